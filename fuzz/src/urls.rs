@@ -3,26 +3,32 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use longhaul_transfer::endpoint::{Endpoint, RemotePath};
+use longhaul_transfer::endpoint::{Endpoint, HostAccess, RemotePath};
 
 /// Checks that a parsed URL is complete.
 pub fn endpoint(bytes: &[u8]) {
-    match Endpoint::parse(OsStr::from_bytes(bytes)) {
-        Ok(Endpoint::Local(path)) => assert_eq!(path, bytes),
-        Ok(Endpoint::Daemon(remote)) => {
+    let endpoint = match Endpoint::parse(OsStr::from_bytes(bytes)) {
+        Ok(endpoint) => endpoint,
+        Err(error) => return assert!(!error.to_string().is_empty()),
+    };
+    assert_eq!(
+        Endpoint::parse(OsStr::from_bytes(&endpoint.text())).ok(),
+        Some(endpoint.clone())
+    );
+    if let Some(path) = endpoint.local_path() {
+        assert_eq!(path, bytes);
+    }
+    let path = endpoint.remote_path().and_then(RemotePath::as_path);
+    match endpoint.access() {
+        Some(HostAccess::Daemon(remote)) => {
             assert!(remote.host.port() > 0 && remote.principal.as_deref() != Some(""));
-            if let RemotePath::Path(path) = remote.path {
-                assert!(path.starts_with(b"/"));
-            }
+            assert!(path.is_none_or(|path| path.starts_with(b"/")));
         }
-        Ok(Endpoint::Ssh(remote)) => {
+        Some(HostAccess::Login(remote)) => {
             assert!(!remote.destination.is_empty() && !remote.destination.starts_with('-'));
-            if let RemotePath::Path(path) = remote.path {
-                assert!(!path.is_empty());
-            }
+            assert!(path.is_none_or(|path| !path.is_empty()));
         }
-        Ok(Endpoint::Standard) => assert_eq!(bytes, b"-"),
-        Ok(Endpoint::Null | Endpoint::Zero(_)) => {}
-        Err(error) => assert!(!error.to_string().is_empty()),
+        None if endpoint.promises().standard_stream => assert_eq!(bytes, b"-"),
+        None => {}
     }
 }

@@ -152,7 +152,7 @@ fn check_local(paths: &[OsString], how: (bool, bool)) -> Result<(), Stop> {
     if ends.iter().any(|end| end.place().is_some()) {
         return Err(usage("with --lab source and destination are local paths"));
     }
-    if ends.contains(&Endpoint::Standard) {
+    if ends.iter().any(|end| end.promises().standard_stream) {
         return Err(usage(
             "with --lab source and destination are files or directories, not -",
         ));

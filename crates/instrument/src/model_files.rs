@@ -43,10 +43,8 @@ pub fn host_model(file: &Path, path: Option<&Path>) -> Result<HostModel, Stop> {
 ///
 /// Returns an error with the file's name if it cannot be read or has other content.
 pub fn end_model(file: &Path, endpoint: &Endpoint) -> Result<HostModel, Stop> {
-    let here = match endpoint {
-        Endpoint::Local(path) => existing(Path::new(OsStr::from_bytes(path))),
-        _ => None,
-    };
+    let path = endpoint.local_path();
+    let here = path.and_then(|path| existing(Path::new(OsStr::from_bytes(path))));
     host_model(file, here.as_deref())
 }
 

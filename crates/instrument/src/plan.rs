@@ -149,9 +149,9 @@ fn dataset(input: &PlanInput, doubts: &mut Vec<String>) -> Result<Sampled, PlanE
     }
     let mut paths = Vec::new();
     for source in &input.sources {
-        match source {
-            Endpoint::Local(path) => paths.push(PathBuf::from(OsStr::from_bytes(path))),
-            other => return Err(PlanError::RemoteDataset(shown(other))),
+        match source.local_path() {
+            Some(path) => paths.push(PathBuf::from(OsStr::from_bytes(path))),
+            None => return Err(PlanError::RemoteDataset(shown(source))),
         }
     }
     // A profile of the source host already has codecs measured on the user's files.
@@ -286,10 +286,8 @@ fn take_profiles(input: &mut PlanInput, doubts: &mut Vec<String>) -> Vec<String>
             found.extend(profiles::doubts(model, host));
             continue;
         }
-        let path = match endpoint {
-            Some(Endpoint::Local(path)) => Some(Path::new(OsStr::from_bytes(path))),
-            _ => None,
-        };
+        let path = endpoint.and_then(Endpoint::local_path);
+        let path = path.map(|path| Path::new(OsStr::from_bytes(path)));
         let kept = profiles::kept(host, path);
         if kept.model.is_some() {
             let name = host.unwrap_or("this host");

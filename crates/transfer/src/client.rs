@@ -17,14 +17,16 @@
 //! - [`identity`]: keys that identify a transfer
 //! - [`local_paths`]: opens paths of this host
 //! - [`self_copy`]: rejects a copy onto itself
+//! - `destination`: opens the destination on this host
 //! - `sources`, [`requested`], [`request`]: the entries requested here and of a peer
-//! - [`pipe`]: standard input and output
+//! - `pipe`: reports of a copy from standard input
 //! - [`owner`]: identity of this process
 
 pub mod ahead;
 mod bounds;
 pub mod connection;
 pub mod credentials;
+mod destination;
 mod foreseeing;
 pub mod identity;
 mod keeping;
@@ -33,7 +35,7 @@ pub mod local_paths;
 pub mod observer;
 pub mod owner;
 pub mod peer;
-pub mod pipe;
+mod pipe;
 pub mod request;
 pub mod requested;
 pub mod retry;

@@ -1,210 +1,97 @@
-//! Endpoints in the notation of users: a local path, `[user@]host:path` over SSH,
-//! `longhaul://host/path` at a daemon, `null:` and `zero:SIZE`.
+//! Endpoints: the sources and destinations of data, in the notation of users.
+//!
+//! Each kind of endpoint is one module: its notation, its properties, and how this process opens
+//! it as a source or a destination, lists it, or reaches the host that does. Other modules ask an
+//! [`Endpoint`] for what they need and never for its kind. A new kind is a module and a line in
+//! `registry`.
+//!
+//! - `kind`: the traits [`Source`], [`Sink`] and [`Host`], which the kinds implement
+//! - `promises`: the properties of the kinds
+//! - `resolve`: the source, the destination and the link between them
+//! - `registry`: the list of the kinds
+//! - `local`, `ssh`, `daemon`: a path here, at a host that SSH reaches, or at a daemon
+//! - `null`, `zero`, `standard`: no files
+//! - `remote_path`: the part that another host opens
+//! - `error`: errors in the text
+
+pub mod daemon;
+mod error;
+mod kind;
+pub mod local;
+mod null;
+mod promises;
+mod registry;
+mod remote_path;
+mod resolve;
+mod ssh;
+pub mod standard;
+mod zero;
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use longhaul_net::tcp::HostPort;
+use longhaul_engine::listing::Depth;
 use longhaul_units::ByteCount;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Port of the daemon if the URL contains none.
-pub const DEFAULT_PORT: u16 = 4960;
+pub use self::daemon::{DEFAULT_PORT, Remote, names_daemon};
+pub use self::error::EndpointError;
+use self::kind::Kind;
+pub use self::kind::{
+    Host, HostAccess, ListsHosts, NoSource, Sink, SinkOpening, Source, SourceOpening, Tell,
+};
+pub use self::promises::Promises;
+pub use self::remote_path::RemotePath;
+pub use self::resolve::{Ends, Link, Unresolved};
+pub use self::ssh::SshRemote;
+pub use self::zero::zero_of;
+use crate::stop::Stop;
 
-/// Hint that says how to set the port of ssh.
-const NO_PORT: &str = "a port of ssh is --ssh 'ssh -p PORT', or Port in ~/.ssh/config";
+/// Source or destination of data. Two endpoints of one kind are equal if they have the same text.
+#[derive(Clone)]
+pub struct Endpoint(Arc<dyn Kind>);
 
-/// Source or destination of data.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// A path on this host.
-    Local(Vec<u8>),
-    /// A path at a daemon.
-    Daemon(Remote),
-    /// A path at a host that SSH reaches.
-    Ssh(SshRemote),
-    /// Discards all data.
-    Null,
-    /// Provides this many zero bytes without reading a file.
-    Zero(ByteCount),
-    /// Standard input or standard output.
-    Standard,
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
-/// A path at a daemon.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// Name of the user at the daemon. `None` selects the one in the tokens file.
-    pub principal: Option<String>,
-    /// Host and port of the daemon.
-    pub host: HostPort,
-    /// Path at the daemon.
-    pub path: RemotePath,
+impl PartialEq for Endpoint {
+    fn eq(&self, other: &Endpoint) -> bool {
+        let same_kind = self.0.definition().name == other.0.definition().name;
+        same_kind && self.text() == other.text()
+    }
 }
 
-/// A path at a host that SSH reaches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SshRemote {
-    /// `[user@]host` for ssh. It does not start with a hyphen.
-    pub destination: String,
-    /// Path at that host. Relative paths start at the user's home directory.
-    pub path: RemotePath,
-}
-
-/// Path at the other end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RemotePath {
-    /// Path within a daemon's roots or on a host.
-    Path(Vec<u8>),
-    /// Discards all data at the other end.
-    Null,
-    /// Provides this many zero bytes at the other end.
-    Zero(ByteCount),
-}
-
-/// Errors in the text of an endpoint.
-#[derive(Debug, thiserror::Error)]
-pub enum EndpointError {
-    /// The URL has no host.
-    #[error("{0}: write longhaul://HOST[:PORT]/PATH")]
-    Url(String),
-    /// The port is not a number from 1 to 65535.
-    #[error("{0}: the port must be a number from 1 to 65535")]
-    Port(String),
-    /// The size is not a valid number of bytes.
-    #[error("{0}: {1}")]
-    Size(String, longhaul_units::ParseByteCountError),
-    /// The text before the colon is not a valid host.
-    #[error(
-        "{0}: write [USER@]HOST:PATH, an IPv6 address as [ADDRESS]:PATH (a local file whose name \
-         has a colon: ./{0})"
-    )]
-    Ssh(String),
-    /// The text has two colons, as in rsync's notation for a daemon's module.
-    #[error(
-        "{shown}: longhaul has no modules as rsync's daemon has: write {destination}:PATH (over SSH) \
-         or longhaul://{destination}/PATH (a daemon), {destination}:./{path} for a name that begins \
-         with a colon"
-    )]
-    Module {
-        /// The text as given.
-        shown: String,
-        /// Text before the colons.
-        destination: String,
-        /// Text after the first colon.
-        path: String,
-    },
-    /// The path appears to start with a port, which ssh does not accept there.
-    #[error("{shown}: {NO_PORT}; {destination}:./{path} is a name that begins so")]
-    SshPort {
-        /// The text as given.
-        shown: String,
-        /// Text before the first colon.
-        destination: String,
-        /// Text after the first colon.
-        path: String,
-    },
-    /// The text appears to be a host without a colon and path.
-    #[error(
-        "{0} has no colon: write {0}: for that host (the home there; {0}:PATH for another place), \
-         or ./{0} for a file or directory of that name here"
-    )]
-    Colon(String),
-    /// The URL has an unknown scheme.
-    #[error(
-        "{shown}: {scheme}:// is nothing that longhaul knows: write [USER@]HOST:PATH (over SSH), \
-         longhaul://HOST[:PORT]/PATH (a daemon) or a local path{}",
-        of_port(scheme)
-    )]
-    Scheme {
-        /// The text as given.
-        shown: String,
-        /// Scheme of the URL.
-        scheme: String,
-    },
-    /// The path starts with `~USER`. Only a shell could resolve that home directory.
-    #[error("{0}: ~USER is not looked up: write an absolute path")]
-    Home(String),
-    /// The text is empty.
-    #[error("an empty path names nothing")]
-    Empty,
-}
+impl Eq for Endpoint {}
 
 impl Endpoint {
+    fn new(kind: impl Kind + 'static) -> Endpoint {
+        Endpoint(Arc::new(kind))
+    }
+
+    /// Returns the endpoint of a path on this host.
+    pub fn local(path: Vec<u8>) -> Endpoint {
+        Endpoint::new(local::LocalPath(path))
+    }
+
     /// Parses an endpoint.
     ///
     /// # Errors
     ///
     /// [`EndpointError`].
     pub fn parse(text: &OsStr) -> Result<Endpoint, EndpointError> {
-        let bytes = text.as_bytes();
-        let shown = || text.to_string_lossy().into_owned();
-        if bytes.is_empty() {
+        let text = text.as_bytes();
+        if text.is_empty() {
             return Err(EndpointError::Empty);
         }
-        if let Some(rest) = bytes.strip_prefix(b"longhaul://") {
-            return parse_url(rest, shown()).map(Endpoint::Daemon);
-        }
-        if bytes == b"-" {
-            return Ok(Endpoint::Standard);
-        }
-        if bytes == b"null:" {
-            return Ok(Endpoint::Null);
-        }
-        if let Some(size) = bytes.strip_prefix(b"zero:") {
-            return parse_size(size, &shown()).map(Endpoint::Zero);
-        }
-        if bytes.starts_with(b"longhaul:") {
-            return Err(EndpointError::Url(shown()));
-        }
-        if let Some(scheme) = scheme_of(bytes) {
-            let (shown, scheme) = (shown(), scheme.to_owned());
-            return Err(EndpointError::Scheme { shown, scheme });
-        }
-        // As in scp, a colon before the first slash marks a host.
-        let first = bytes.split(|&byte| byte == b'/').next().unwrap_or_default();
-        if first.contains(&b':') {
-            return parse_ssh(bytes, shown()).map(Endpoint::Ssh);
-        }
-        Ok(Endpoint::Local(bytes.to_vec()))
-    }
-
-    /// Returns the text that [`Endpoint::parse`] reads back as the same endpoint on the same host.
-    pub fn text(&self) -> Vec<u8> {
-        match self {
-            Endpoint::Local(path) => {
-                let first = path.split(|&byte| byte == b'/').next().unwrap_or_default();
-                let is_other = path == b"-" || first.contains(&b':');
-                [if is_other { b"./" } else { &b""[..] }, path].concat()
-            }
-            Endpoint::Daemon(remote) => {
-                let principal = remote.principal.as_ref();
-                let principal = principal.map_or(String::new(), |name| format!("{name}@"));
-                let place = format!("longhaul://{principal}{}/", remote.host);
-                let path = remote.path.text();
-                let path = path.strip_prefix(b"/").unwrap_or(&path);
-                [place.as_bytes(), path].concat()
-            }
-            Endpoint::Ssh(remote) => {
-                let path = remote.path.text();
-                // A name that would be parsed as a home, a module or another kind of path gets the
-                // prefix `./`.
-                let is_other = match &remote.path {
-                    RemotePath::Path(path) => {
-                        let odd: [&[u8]; 4] = [b"~", b":", b"null:", b"zero:"];
-                        begins_with_port(path) || odd.iter().any(|begins| path.starts_with(begins))
-                    }
-                    RemotePath::Null | RemotePath::Zero(_) => false,
-                };
-                let name = if is_other { b"./" } else { &b""[..] };
-                [remote.bracketed().as_bytes(), b":", name, &path].concat()
-            }
-            Endpoint::Null => b"null:".to_vec(),
-            Endpoint::Zero(size) => format!("zero:{}B", size.0).into_bytes(),
-            Endpoint::Standard => b"-".to_vec(),
-        }
+        registry::parse(text)
     }
 
     /// Parses an endpoint, and rejects text that looks like a host without its colon.
@@ -217,63 +104,107 @@ impl Endpoint {
         Endpoint::parse(text)
     }
 
+    /// Returns the text that [`Endpoint::parse`] reads back as the same endpoint on the same host.
+    pub fn text(&self) -> Vec<u8> {
+        self.0.text()
+    }
+
+    /// Returns the properties that callers may rely on.
+    pub fn promises(&self) -> &'static Promises {
+        &self.0.definition().promises
+    }
+
+    /// Returns the source if this process opens it.
+    pub fn source(&self) -> Option<&dyn Source> {
+        self.0.source()
+    }
+
+    /// Returns the destination if this process opens it.
+    pub fn sink(&self) -> Option<&dyn Sink> {
+        self.0.sink()
+    }
+
+    /// Returns the host whose longhaul process opens the endpoint, or `None` if this process does.
+    pub fn host(&self) -> Option<&dyn Host> {
+        self.0.host()
+    }
+
+    /// Returns the way to the longhaul process that opens the endpoint, or `None` if this process
+    /// does.
+    pub fn access(&self) -> Option<HostAccess<'_>> {
+        self.host().map(Host::access)
+    }
+
     /// Returns the other host with the user's name there, or `None` for this host. Endpoints with
     /// the same result share one session.
     pub fn place(&self) -> Option<String> {
-        match self {
-            Endpoint::Daemon(remote) => Some(match &remote.principal {
-                Some(principal) => format!("longhaul://{principal}@{}", remote.host),
-                None => format!("longhaul://{}", remote.host),
-            }),
-            Endpoint::Ssh(remote) => Some(remote.destination.clone()),
-            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => None,
-        }
+        self.host().map(Host::place)
     }
 
     /// Returns the name of the other host without a user name, or `None` for this host.
     pub fn host_name(&self) -> Option<&str> {
-        match self {
-            Endpoint::Daemon(remote) => Some(remote.host.host()),
-            Endpoint::Ssh(remote) => {
-                let destination = remote.destination.as_str();
-                Some(destination.rsplit_once('@').map_or(destination, |it| it.1))
-            }
-            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => None,
-        }
+        self.0.host_name()
     }
 
     /// Returns the path at the other host, or `None` for this host.
     pub fn remote_path(&self) -> Option<&RemotePath> {
-        match self {
-            Endpoint::Daemon(remote) => Some(&remote.path),
-            Endpoint::Ssh(remote) => Some(&remote.path),
-            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => None,
+        self.host().map(Host::path)
+    }
+
+    /// Returns the path on this host, or `None` if the endpoint has none.
+    pub fn local_path(&self) -> Option<&[u8]> {
+        self.0.local_path()
+    }
+
+    /// Returns the path here or at the other host, or `None` if the endpoint has none.
+    pub fn path(&self) -> Option<&[u8]> {
+        self.0.path()
+    }
+
+    /// Replaces the path. An endpoint without a path stays as it is.
+    pub fn set_path(&mut self, path: Vec<u8>) {
+        if let Some(changed) = self.0.with_path(path) {
+            *self = changed;
         }
     }
-}
 
-impl RemotePath {
-    fn text(&self) -> Vec<u8> {
-        match self {
-            RemotePath::Path(path) => path.clone(),
-            RemotePath::Null => b"null:".to_vec(),
-            RemotePath::Zero(size) => format!("zero:{}B", size.0).into_bytes(),
-        }
+    /// Returns the number of bytes if this process generates the data.
+    pub fn generated(&self) -> Option<ByteCount> {
+        self.0.generated()
     }
-}
 
-impl SshRemote {
-    /// Returns `[user@]host` with brackets around an IPv6 address.
-    fn bracketed(&self) -> String {
-        let (user, host) = match self.destination.rsplit_once('@') {
-            Some((user, host)) => (format!("{user}@"), host),
-            None => (String::new(), self.destination.as_str()),
-        };
-        if host.contains(':') {
-            format!("{user}[{host}]")
-        } else {
-            format!("{user}{host}")
-        }
+    /// True if the data are generated, here or at the other host.
+    pub fn is_generated(&self) -> bool {
+        self.generated().is_some() || self.remote_path().is_some_and(RemotePath::is_generated)
+    }
+
+    /// True if the other host discards the data.
+    pub fn is_discarded_remotely(&self) -> bool {
+        self.remote_path().is_some_and(RemotePath::discards)
+    }
+
+    /// Returns the byte strings that identify the endpoint as a source (FORMAT.md, "Source keys").
+    /// `run` identifies this run of the program.
+    ///
+    /// # Errors
+    ///
+    /// A relative path cannot be made absolute.
+    pub fn identity(&self, run: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        self.0.identity(run)
+    }
+
+    /// Calls `tell` for each entry at the endpoint. `hosts` lists paths at other hosts.
+    ///
+    /// # Errors
+    ///
+    /// The endpoint cannot be listed, or `tell` fails.
+    pub fn list(
+        &self,
+        depth: Depth,
+        hosts: &dyn ListsHosts,
+        tell: &mut Tell<'_>,
+    ) -> Result<(), Stop> {
+        self.0.list(depth, hosts, tell)
     }
 }
 
@@ -346,200 +277,19 @@ pub fn check_colons<'a>(
     Ok(())
 }
 
-/// Returns the scheme of a URL, the text before `://`. A host's absolute path has only one slash
-/// there.
-fn scheme_of(text: &[u8]) -> Option<&str> {
-    let end = text.windows(3).position(|three| three == b"://")?;
-    let scheme = std::str::from_utf8(&text[..end]).ok()?;
-    let rest = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
-    let is_one = scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(rest);
-    is_one.then_some(scheme)
-}
-
-/// Returns a hint about the port for the URL schemes of other login tools, or else an empty text.
-fn of_port(scheme: &str) -> String {
-    match scheme {
-        "ssh" | "scp" | "sftp" => format!("; {NO_PORT}"),
-        _ => String::new(),
-    }
-}
-
-/// True if a path starts with digits and a colon, like a port.
-fn begins_with_port(path: &[u8]) -> bool {
-    let digits = path.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    digits > 0 && path.get(digits) == Some(&b':')
-}
-
-/// Parses `[user@]host:path`. An IPv6 address is in brackets. A user name may contain `@`, as in
-/// some directory services.
-fn parse_ssh(text: &[u8], shown: String) -> Result<SshRemote, EndpointError> {
-    let bad = || EndpointError::Ssh(shown.clone());
-    let first = |of: &[u8], wanted| of.iter().position(|&byte| byte == wanted);
-    let start = first(text, b':').unwrap_or(text.len());
-    let start = text[..start].iter().rposition(|&byte| byte == b'@');
-    let start = start.map_or(0, |at| at + 1);
-    let bracket = text.get(start) == Some(&b'[');
-    let from = if bracket {
-        first(text, b']').ok_or_else(bad)?
-    } else {
-        0
-    };
-    let colon = from + first(text.get(from..).unwrap_or_default(), b':').ok_or_else(bad)?;
-    let destination = std::str::from_utf8(&text[..colon]).map_err(|_| bad())?;
-    let (user, host) = match destination.rsplit_once('@') {
-        Some((user, host)) => (Some(user), host),
-        None => (None, destination),
-    };
-    let bare = if bracket {
-        host.strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'))
-    } else {
-        Some(host)
-    };
-    let bare = bare.ok_or_else(bad)?;
-    // A text that starts with a hyphen would be an option of ssh.
-    let is_word = |word: &str, never: &str| {
-        let odd = |c: char| c.is_whitespace() || c.is_control() || never.contains(c);
-        !word.is_empty() && !word.starts_with('-') && !word.contains(odd)
-    };
-    if !is_word(bare, "/[]@") || user.is_some_and(|user| !is_word(user, "/[]")) {
-        return Err(bad());
-    }
-    let path = &text[colon + 1..];
-    if path.starts_with(b":") {
-        return Err(EndpointError::Module {
-            shown,
-            destination: destination.to_owned(),
-            path: String::from_utf8_lossy(path).into_owned(),
-        });
-    }
-    if begins_with_port(path) {
-        return Err(EndpointError::SshPort {
-            shown,
-            destination: destination.to_owned(),
-            path: String::from_utf8_lossy(path).into_owned(),
-        });
-    }
-    let path = match path {
-        b"null:" => RemotePath::Null,
-        _ => match path.strip_prefix(b"zero:") {
-            Some(size) => RemotePath::Zero(parse_size(size, &shown)?),
-            None => RemotePath::Path(from_home(path, &shown)?),
-        },
-    };
-    let user = user.map_or(String::new(), |user| format!("{user}@"));
-    Ok(SshRemote {
-        destination: format!("{user}{bare}"),
-        path,
-    })
-}
-
-/// Returns the path for the remote process, whose working directory is the home directory.
-fn from_home(path: &[u8], shown: &str) -> Result<Vec<u8>, EndpointError> {
-    let rest: &[u8] = match path {
-        b"" | b"~" => b".",
-        b"~/" => b"./",
-        _ => match path.strip_prefix(b"~/") {
-            Some(rest) => rest,
-            None if path.starts_with(b"~") => return Err(EndpointError::Home(shown.to_owned())),
-            None => path,
-        },
-    };
-    // `~//x` is also inside the home directory.
-    let absolute = path.starts_with(b"~") && rest.starts_with(b"/");
-    Ok(if absolute {
-        [b".", rest].concat()
-    } else {
-        rest.to_vec()
-    })
-}
-
-fn parse_size(size: &[u8], shown: &str) -> Result<ByteCount, EndpointError> {
-    let size = String::from_utf8_lossy(size);
-    size.parse()
-        .map_err(|error| EndpointError::Size(shown.to_owned(), error))
-}
-
-fn parse_url(rest: &[u8], shown: String) -> Result<Remote, EndpointError> {
-    let slash = rest
-        .iter()
-        .position(|&byte| byte == b'/')
-        .unwrap_or(rest.len());
-    let (authority, path) = rest.split_at(slash);
-    let authority =
-        std::str::from_utf8(authority).map_err(|_| EndpointError::Url(shown.clone()))?;
-    let (principal, host) = match authority.rsplit_once('@') {
-        Some((principal, host)) => (Some(principal.to_owned()), host),
-        None => (None, authority),
-    };
-    let (host, port) = split_port(host);
-    let port = match port {
-        Some(port) => match port.parse::<u16>() {
-            Ok(port) if port > 0 => port,
-            _ => return Err(EndpointError::Port(shown)),
-        },
-        None => DEFAULT_PORT,
-    };
-    if host.is_empty() || principal.as_deref() == Some("") {
-        return Err(EndpointError::Url(shown));
-    }
-    let path = match path {
-        b"/null:" => RemotePath::Null,
-        path => match path.strip_prefix(b"/zero:") {
-            Some(size) => RemotePath::Zero(parse_size(size, &shown)?),
-            None => RemotePath::Path(without_dots(path)),
-        },
-    };
-    Ok(Remote {
-        principal,
-        host: HostPort::new(host, port),
-        path,
-    })
-}
-
-/// Removes `.` names, since a daemon has no working directory. A final `.` becomes a final slash.
-fn without_dots(path: &[u8]) -> Vec<u8> {
-    let names = path.split(|&byte| byte == b'/');
-    let last = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    let mut cleaned = Vec::with_capacity(path.len() + 1);
-    for name in names.filter(|name| !matches!(*name, b"" | b".")) {
-        cleaned.push(b'/');
-        cleaned.extend_from_slice(name);
-    }
-    if cleaned.is_empty() || matches!(last, b"" | b".") {
-        cleaned.push(b'/');
-    }
-    cleaned
-}
-
-/// Splits the authority into host and port. Accepts `host`, `host:port`, `[v6]` and `[v6]:port`.
-fn split_port(authority: &str) -> (&str, Option<&str>) {
-    if let Some(rest) = authority.strip_prefix('[')
-        && let Some((host, after)) = rest.split_once(']')
-    {
-        return (host, after.strip_prefix(':'));
-    }
-    match authority.rsplit_once(':') {
-        // An IPv6 address without brackets cannot have a port.
-        Some((host, _)) if host.contains(':') => (authority, None),
-        Some((host, port)) => (host, Some(port)),
-        None => (authority, None),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    use longhaul_net::tcp::HostPort;
 
     fn parse(text: &str) -> Result<Endpoint, EndpointError> {
         Endpoint::parse(OsStr::new(text))
     }
 
     fn remote(text: &str) -> Remote {
-        match parse(text) {
-            Ok(Endpoint::Daemon(remote)) => remote,
-            other => panic!("{text}: {other:?}"),
-        }
+        let endpoint = parse(text).unwrap();
+        endpoint.access().unwrap().daemon().unwrap().clone()
     }
 
     #[test]
@@ -601,7 +351,7 @@ mod tests {
         }
         // These texts differ from their input but mean the same.
         for (path, text) in [("-", "./-"), ("a:b", "./a:b"), ("null:", "./null:")] {
-            let local = Endpoint::Local(path.into());
+            let local = Endpoint::local(path.into());
             assert_eq!(local.text(), text.as_bytes());
         }
         for (path, text) in [("~x", "host:./~x"), ("22:x", "host:./22:x")] {
@@ -609,7 +359,7 @@ mod tests {
             assert_eq!(odd.text(), text.as_bytes());
             assert!(parse(text).is_ok());
         }
-        let bytes = Endpoint::Local(b"\xff".to_vec());
+        let bytes = Endpoint::local(b"\xff".to_vec());
         let json = serde_json::to_string(&bytes).unwrap();
         assert_eq!(json, r#"{"bytes":[255]}"#);
         assert_eq!(serde_json::from_str::<Endpoint>(&json).unwrap(), bytes);
@@ -618,13 +368,13 @@ mod tests {
 
     #[test]
     fn the_rest_is_local_or_refused() {
-        assert_eq!(parse("a/b:c").unwrap(), Endpoint::Local(b"a/b:c".to_vec()));
-        assert_eq!(parse("null:").unwrap(), Endpoint::Null);
-        assert_eq!(parse("-").unwrap(), Endpoint::Standard);
-        assert_eq!(parse("./-").unwrap(), Endpoint::Local(b"./-".to_vec()));
+        assert_eq!(parse("a/b:c").unwrap(), Endpoint::local(b"a/b:c".to_vec()));
+        assert_eq!(parse("null:").unwrap(), Endpoint::new(null::Null));
+        assert_eq!(parse("-").unwrap(), Endpoint::new(standard::Standard));
+        assert_eq!(parse("./-").unwrap(), Endpoint::local(b"./-".to_vec()));
         assert_eq!(
             parse("zero:1MiB").unwrap(),
-            Endpoint::Zero(ByteCount(1 << 20))
+            Endpoint::new(zero::Zero(ByteCount(1 << 20)))
         );
         assert!(matches!(parse(":x"), Err(EndpointError::Ssh(_))));
         for url in ["http://x/y", "ssh://u@h/x", "s3://b"] {
@@ -642,7 +392,7 @@ mod tests {
         }
         assert_eq!(
             parse("a/b://c").unwrap(),
-            Endpoint::Local(b"a/b://c".to_vec())
+            Endpoint::local(b"a/b://c".to_vec())
         );
         assert!(matches!(parse("longhaul:///x"), Err(EndpointError::Url(_))));
         assert!(matches!(
@@ -678,12 +428,12 @@ mod tests {
             };
             assert_eq!(
                 parse(written).unwrap(),
-                Endpoint::Ssh(expected),
+                Endpoint::new(expected),
                 "{written}"
             );
         }
         let measured = |path| {
-            Endpoint::Ssh(SshRemote {
+            Endpoint::new(SshRemote {
                 destination: "h".into(),
                 path,
             })
@@ -715,7 +465,11 @@ mod tests {
             );
         }
         for name in ["h:22", "h:22/x", "h:22x:y", "h:./22:x"] {
-            assert!(matches!(parse(name), Ok(Endpoint::Ssh(_))), "{name}");
+            let parsed = parse(name).unwrap();
+            assert!(
+                matches!(parsed.access(), Some(HostAccess::Login(_))),
+                "{name}"
+            );
         }
     }
 }

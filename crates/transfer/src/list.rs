@@ -1,13 +1,12 @@
 //! Lists an endpoint and reports the entries as they are found.
 
-use longhaul_engine::listing::{self, Depth, Found, ListError};
+use longhaul_engine::listing::Depth;
 use longhaul_engine::send::wildcards::above_wildcards;
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::listing::{ListRequest, Listed, ListedEntry};
-use longhaul_storage::roots::Anywhere;
 
 use crate::client::peer::Peer;
-use crate::endpoint::{Endpoint, RemotePath};
+use crate::endpoint::{Endpoint, Host, ListsHosts, Tell};
 use crate::settings::ConnectionSettings;
 use crate::stop::{Exit, Stop};
 
@@ -24,28 +23,36 @@ pub fn list(
     depth: Depth,
     tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
 ) -> Result<(), Stop> {
-    match (endpoint, endpoint.remote_path()) {
-        (Endpoint::Local(path), _) => list_here(path, depth, tell),
-        (_, Some(RemotePath::Path(path))) => {
-            let settings = TransferSettings::default();
-            let peer = Peer::new(endpoint, connection, &settings, None)?;
-            let request = ListRequest {
-                credential: None,
-                path: path.clone(),
-                recursive: depth.recursive,
-                details: depth.details,
-            };
-            peer.list(request, &mut |listed| {
-                if !depth.recursive {
-                    check_depth(&listed, levels(path))?;
-                }
-                tell(listed)
-            })
-        }
-        _ => {
-            let text = "null:, zero: and - hold nothing that could be listed: name a path";
-            Err(Stop::new(Exit::Usage, text))
-        }
+    endpoint.list(depth, &OverSession { connection }, tell)
+}
+
+/// Lists paths over sessions with the longhaul processes of other hosts.
+struct OverSession<'a> {
+    connection: &'a ConnectionSettings,
+}
+
+impl ListsHosts for OverSession<'_> {
+    fn list(
+        &self,
+        host: &dyn Host,
+        path: &[u8],
+        depth: Depth,
+        tell: &mut Tell<'_>,
+    ) -> Result<(), Stop> {
+        let settings = TransferSettings::default();
+        let peer = Peer::new(host, self.connection, &settings, None)?;
+        let request = ListRequest {
+            credential: None,
+            path: path.to_vec(),
+            recursive: depth.recursive,
+            details: depth.details,
+        };
+        peer.list(request, &mut |listed| {
+            if !depth.recursive {
+                check_depth(&listed, levels(path))?;
+            }
+            tell(listed)
+        })
     }
 }
 
@@ -77,19 +84,4 @@ fn check_depth(listed: &Listed, levels: usize) -> Result<(), Stop> {
             Err(Stop::new(Exit::Integrity, text))
         }
     }
-}
-
-fn list_here(
-    path: &[u8],
-    depth: Depth,
-    tell: &mut dyn FnMut(Listed) -> Result<(), Stop>,
-) -> Result<(), Stop> {
-    let told = listing::list(&Anywhere, path, depth, &mut |found| match found {
-        Found::Entry(entry) => tell(Listed::Entries(vec![entry])),
-        Found::Failed(failure) => tell(Listed::Failed(failure)),
-    });
-    told.map_err(|error| match error {
-        ListError::Open { .. } => Stop::because(Exit::Local, error),
-        ListError::Told(stop) => stop,
-    })
 }

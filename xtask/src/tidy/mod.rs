@@ -16,6 +16,7 @@
 //! - [`sizes`]: no large file, and measurements within a bound
 //! - [`test_binaries`]: few test binaries
 //! - [`fuzzing`]: every fuzz target is built and has a corpus
+//! - [`endpoints`]: the kind of an endpoint is decided in its module
 //! - [`promises`]: a test names every promise of SEMANTICS.md
 //! - [`wording`]: no crate gets more unclear comments and test names
 //! - [`mod@wire`]: the tables of FORMAT.md agree with the derives of the messages
@@ -27,6 +28,7 @@ mod calls;
 mod circles;
 mod directions;
 mod documents;
+mod endpoints;
 mod fuzzing;
 mod lengths;
 mod licences;
@@ -87,7 +89,7 @@ impl fmt::Display for Finding {
 }
 
 /// All rules that need only the tracked files.
-const RULES: [fn(&Tree) -> Vec<Finding>; 17] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 18] = [
     directions::check,
     circles::check,
     names::check,
@@ -102,6 +104,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 17] = [
     fuzzing::check,
     sizes::check,
     test_binaries::check,
+    endpoints::check,
     promises::check,
     wire::check,
     wording::check,

@@ -110,8 +110,8 @@ impl CopyArguments {
 
     /// Checks that no other output mixes with data on standard output.
     fn check_pipes(&self, spec: &TransferSpec) -> Result<(), Stop> {
-        let to = spec.destination == Endpoint::Standard;
-        if to && (self.json || self.verbose) {
+        let to_output = spec.destination.promises().standard_stream;
+        if to_output && (self.json || self.verbose) {
             let text = "standard output carries the data: leave out --json and --verbose";
             return Err(Stop::new(Exit::Usage, text));
         }

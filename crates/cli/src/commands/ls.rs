@@ -23,7 +23,7 @@ fn list(arguments: &ListArguments) -> Result<Exit, Stop> {
         recursive: arguments.recursive,
         details: arguments.long || arguments.json,
     };
-    let mut printer = Printer::new(arguments, !matches!(endpoint, Endpoint::Local(_)));
+    let mut printer = Printer::new(arguments, endpoint.local_path().is_none());
     let connection = arguments.connection.settings();
     let ended = list::list(&endpoint, &connection, depth, &mut |listed| {
         printer.tell(listed)

@@ -10,7 +10,7 @@ use longhaul_instrument::probe::prober::measure;
 use longhaul_instrument::probe::records::Records;
 use longhaul_instrument::probe::result::Probe;
 use longhaul_instrument::probe::{external, json, text};
-use longhaul_transfer::endpoint::{Endpoint, Remote};
+use longhaul_transfer::endpoint::{Endpoint, HostAccess, Remote};
 
 use crate::arguments::ProbeArguments;
 use crate::messages::{
@@ -66,16 +66,15 @@ fn probe(arguments: &ProbeArguments) -> Result<Exit, Stop> {
 }
 
 fn remote(endpoint: &OsStr) -> Result<Remote, Stop> {
-    match Endpoint::parse(endpoint).map_err(|e| Stop::because(Exit::Usage, e))? {
-        Endpoint::Daemon(remote) => Ok(remote),
-        _ => {
-            let text = format!(
-                "{}: a probe needs a daemon at the other end: write longhaul://HOST[:PORT]",
-                endpoint.to_string_lossy()
-            );
-            Err(Stop::new(Exit::Usage, text))
-        }
-    }
+    let parsed = Endpoint::parse(endpoint).map_err(|e| Stop::because(Exit::Usage, e))?;
+    let daemon = parsed.access().and_then(HostAccess::daemon);
+    daemon.cloned().ok_or_else(|| {
+        let text = format!(
+            "{}: a probe needs a daemon at the other end: write longhaul://HOST[:PORT]",
+            endpoint.to_string_lossy()
+        );
+        Stop::new(Exit::Usage, text)
+    })
 }
 
 /// Returns the facts about the path that the options contain.

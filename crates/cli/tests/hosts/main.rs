@@ -9,6 +9,7 @@ mod daemons;
 mod daemons_through;
 mod detached;
 mod doctor;
+mod endpoints;
 mod hostile_daemon;
 mod multipath;
 mod ports;

@@ -6,7 +6,7 @@ use longhaul_engine::session::{Dialer, Transfer, TransferSettings};
 use longhaul_measure::sources::Direction;
 use longhaul_proto::handshake::Request;
 use longhaul_transfer::client::connection::{Connected, Opened, usual_blocks};
-use longhaul_transfer::endpoint::{RemotePath, SshRemote};
+use longhaul_transfer::endpoint::SshRemote;
 use longhaul_transfer::settings::ConnectionSettings;
 use longhaul_transfer::ssh::command::{RELEASE, start_of};
 use longhaul_transfer::ssh::direct::Way;
@@ -23,13 +23,6 @@ use super::shell::{SILENCE, ask_shell};
 use super::tries::{options_at, try_all, try_inward};
 use crate::probe::session::{Ask, Reach, Session};
 
-fn path_of(path: &RemotePath) -> &[u8] {
-    match path {
-        RemotePath::Path(path) => path,
-        RemotePath::Null | RemotePath::Zero(_) => b".",
-    }
-}
-
 /// Collects all facts about the remote host.
 ///
 /// # Errors
@@ -41,7 +34,7 @@ pub(super) fn over_ssh(
     facts: &mut Facts,
 ) -> Result<(), Stop> {
     let start = start_of(remote, connection, &TransferSettings::default())?;
-    let path = path_of(&remote.path);
+    let path = remote.path.as_path().unwrap_or(b".");
     let bound = SILENCE.min(connection.timeout);
     let silent = ask_shell(&start, path, (Login::Silent, bound));
     let (told, asks) = match silent {

@@ -3,7 +3,7 @@
 
 use longhaul_measure::sources::Direction;
 use longhaul_transfer::client::connection::Daemon;
-use longhaul_transfer::endpoint::{Endpoint, Remote, RemotePath};
+use longhaul_transfer::endpoint::{Endpoint, HostAccess, Remote};
 use longhaul_transfer::settings::ConnectionSettings;
 use longhaul_transfer::ssh::command::RELEASE;
 use longhaul_transfer::stop::{Exit, Stop};
@@ -34,10 +34,7 @@ pub fn gather(endpoint: &Endpoint, connection: &ConnectionSettings) -> Result<Ga
     let mut facts = Facts {
         reached: None,
         software: None,
-        here: facts_here(match endpoint {
-            Endpoint::Local(path) => path,
-            _ => b".",
-        }),
+        here: facts_here(endpoint.local_path().unwrap_or(b".")),
         far: None,
         outward: None,
         inward: None,
@@ -47,11 +44,11 @@ pub fn gather(endpoint: &Endpoint, connection: &ConnectionSettings) -> Result<Ga
         options: None,
         measured: Vec::new(),
     };
-    let reached = match endpoint {
-        Endpoint::Local(_) => Ok(()),
-        Endpoint::Ssh(remote) => over_ssh(remote, connection, &mut facts),
-        Endpoint::Daemon(remote) => at_daemon(remote, connection, &mut facts),
-        Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => {
+    let reached = match endpoint.access() {
+        Some(HostAccess::Login(remote)) => over_ssh(remote, connection, &mut facts),
+        Some(HostAccess::Daemon(remote)) => at_daemon(remote, connection, &mut facts),
+        None if endpoint.local_path().is_some() => Ok(()),
+        None => {
             let text =
                 "name a path on this or another host: PATH, host:path or longhaul://host/path";
             return Err(Stop::new(Exit::Usage, text));
@@ -81,7 +78,7 @@ fn at_daemon(
     let key = first.handle.peer_fingerprint();
     drop(first);
     facts.reached = Some(Ok(format!("the daemon at {} answers", remote.host)));
-    if let RemotePath::Path(path) = &remote.path {
+    if let Some(path) = remote.path.as_path() {
         // An unknown principal cannot collect more facts.
         let of = |direction| ask(connection, direction, 1);
         facts.rights = Some(Ok(rights_at(&daemon, path, of)?));

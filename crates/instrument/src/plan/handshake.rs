@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longhaul_net::tcp::{self, TcpOptions};
 use longhaul_net::tcp_info::TcpInfo;
-use longhaul_transfer::endpoint::Endpoint;
+use longhaul_transfer::endpoint::{Endpoint, HostAccess};
 use longhaul_transfer::settings::SshSettings;
 use longhaul_transfer::ssh::command::server_of;
 
@@ -16,12 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(3);
 /// `None` on this host, if the other host does not answer, or if ssh reaches it through a
 /// jump host.
 pub fn round_trip(endpoint: &Endpoint) -> Option<Duration> {
-    let server = match endpoint {
-        Endpoint::Daemon(remote) => remote.host.clone(),
-        Endpoint::Ssh(remote) => server_of(&SshSettings::default(), &remote.destination)?,
-        Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => {
-            return None;
-        }
+    let server = match endpoint.access()? {
+        HostAccess::Daemon(remote) => remote.host.clone(),
+        HostAccess::Login(remote) => server_of(&SshSettings::default(), &remote.destination)?,
     };
     let socket = tcp::connect(&server, PATIENCE, &TcpOptions::default()).ok()?;
     let info = TcpInfo::of(&socket).ok()?;

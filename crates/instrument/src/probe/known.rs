@@ -121,10 +121,9 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("real.toml");
         std::fs::write(&file, text).unwrap();
-        let Endpoint::Daemon(remote) = Endpoint::parse(OsStr::new(endpoint)).unwrap() else {
-            panic!("{endpoint} is no daemon");
-        };
-        of_sweep(&file, endpoint, &remote).map_err(|stop| stop.text)
+        let parsed = Endpoint::parse(OsStr::new(endpoint)).unwrap();
+        let remote = parsed.access().unwrap().daemon().unwrap();
+        of_sweep(&file, endpoint, remote).map_err(|stop| stop.text)
     }
 
     #[test]

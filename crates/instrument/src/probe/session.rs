@@ -19,7 +19,7 @@ use longhaul_proto::message::Farewell;
 use longhaul_storage::measuring::sink;
 use longhaul_transfer::client::connection::{Connected, Daemon, Opened, block_key, usual_blocks};
 use longhaul_transfer::client::owner::owner;
-use longhaul_transfer::client::request::zero_of;
+use longhaul_transfer::endpoint::zero_of;
 use longhaul_transfer::stop::{Exit, Stop};
 
 use super::span::Span;

@@ -10,7 +10,7 @@ use longhaul_net::principals::Principal;
 use super::dialing::{self, Closed, Dialing};
 use super::job_protocol::Reach;
 use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, HostAccess};
 use crate::remote_process::RemoteProcessSettings;
 use crate::settings::{ConnectionSettings, DataSecurity, SshSettings};
 use crate::spec::{Limits, TransferSpec, ValidSpec};
@@ -70,15 +70,17 @@ impl Confined {
 
     /// Returns the address of the job's other end, if the job may connect to it. `None` if channels
     /// are carried to the other end, so that the job connects to no host.
-    fn other_end(&self, spec: &TransferSpec, reach: Reach) -> Result<Option<SocketAddr>, Stop> {
+    fn other_end<'s>(
+        &self,
+        spec: &'s TransferSpec,
+        reach: Reach,
+    ) -> Result<Option<SocketAddr>, Stop> {
         let (sources, destination) = (&spec.sources, &spec.destination);
-        let here = |endpoint: &Endpoint| {
-            let here = matches!(endpoint, Endpoint::Local(_) | Endpoint::Zero(_));
-            here || *endpoint == Endpoint::Null
-        };
-        let other = match (sources.first(), destination) {
-            (Some(Endpoint::Daemon(other)), own) if here(own) => other,
-            (Some(_), Endpoint::Daemon(other)) if sources.iter().all(here) => other,
+        let is_own = |endpoint: &Endpoint| endpoint.promises().jobs_of_daemons;
+        let daemon = |endpoint: &'s Endpoint| endpoint.access().and_then(HostAccess::daemon);
+        let other = match (sources.first().and_then(daemon), daemon(destination)) {
+            (Some(other), _) if is_own(destination) => other,
+            (None, Some(other)) if sources.iter().all(is_own) => other,
             _ => return Err(refused("a daemon copies to or from one other daemon")),
         };
         match reach {

@@ -26,7 +26,7 @@ use super::starting::{begin_job, begin_of, ended, why_closed};
 use super::vouch::vouch;
 use super::watch::Left;
 use crate::client::connection::{Daemon, open_stop};
-use crate::endpoint::{Endpoint, Remote};
+use crate::endpoint::{Host, Remote};
 use crate::settings::{ConnectionSettings, DataSecurity};
 use crate::ssh::command::RELEASE;
 use crate::ssh::greeting::{CLIENT, Greeting, Line, REMOTE};
@@ -51,7 +51,7 @@ impl<'a> Side<'a> {
         let daemon = Daemon::new(remote, connection)?;
         Ok(Side {
             key: daemon.key(unbelieved)?,
-            name: place_of(remote),
+            name: remote.place(),
             remote,
             daemon,
         })
@@ -126,12 +126,6 @@ impl Refused {
     }
 }
 
-/// Returns the place of a daemon as endpoints name it.
-fn place_of(remote: &Remote) -> String {
-    let endpoint = Endpoint::Daemon(remote.clone());
-    endpoint.place().unwrap_or_default()
-}
-
 /// Starts the job at one of the two daemons, and follows it.
 ///
 /// # Errors
@@ -149,7 +143,7 @@ pub fn run(asked: &JobRequest<'_>, ends: [&Remote; 2]) -> Result<Exit, Stop> {
             known_hosts()
         ));
     }
-    let (from, to) = (place_of(ends[0]), place_of(ends[1]));
+    let (from, to) = (ends[0].place(), ends[1].place());
     asked.viewer.notice(&format!("asking {from} and {to}"));
     let source = Side::new(ends[0], asked.connection())?;
     let destination = Side::new(ends[1], asked.connection())?;

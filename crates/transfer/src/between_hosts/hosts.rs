@@ -11,7 +11,7 @@ use super::own_job::{self, HERE};
 use super::started;
 use super::watch::Watched;
 use crate::client::connection::Daemon;
-use crate::endpoint::{Endpoint, Remote};
+use crate::endpoint::{Endpoint, HostAccess, Remote, names_daemon};
 use crate::ports::Ports;
 use crate::settings::{ConnectionSettings, SshSettings};
 use crate::ssh::command::{FarSide, Role};
@@ -57,11 +57,11 @@ fn host_of(host: &str) -> Result<Host, Stop> {
     if host == HERE {
         return Ok(Host::Here);
     }
-    if host.starts_with("longhaul://") {
+    if names_daemon(host) {
         let parsed = Endpoint::parse(host.as_ref());
         let parsed = parsed.map_err(|error| Stop::because(Exit::Usage, error))?;
-        if let Endpoint::Daemon(remote) = parsed {
-            return Ok(Host::Daemon(Box::new(remote)));
+        if let Some(HostAccess::Daemon(remote)) = parsed.access() {
+            return Ok(Host::Daemon(Box::new(remote.clone())));
         }
     }
     let bracketed = match host.rsplit_once('@') {
@@ -69,8 +69,9 @@ fn host_of(host: &str) -> Result<Host, Stop> {
         None if host.contains(':') => format!("[{host}]:"),
         _ => format!("{host}:"),
     };
-    match Endpoint::parse(bracketed.as_ref()) {
-        Ok(Endpoint::Ssh(_)) => Ok(Host::Ssh),
+    let parsed = Endpoint::parse(bracketed.as_ref()).ok();
+    match parsed.as_ref().and_then(Endpoint::access) {
+        Some(HostAccess::Login(_)) => Ok(Host::Ssh),
         _ => Err(Stop::new(
             Exit::Usage,
             format!("{host}: write a host as ssh takes it, [USER@]HOST, or longhaul://HOST[:PORT]"),

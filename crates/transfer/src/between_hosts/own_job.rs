@@ -17,7 +17,7 @@ use super::starting::{begin_job, begin_of};
 use super::watch::Left;
 use crate::client::connection::Daemon;
 use crate::console::say;
-use crate::endpoint::{Endpoint, SshRemote};
+use crate::endpoint::{Endpoint, HostAccess, SshRemote};
 use crate::own_binary::{self, OWN_BINARY};
 use crate::settings::{ConnectionSettings, SshSettings};
 use crate::spec::TransferSpec;
@@ -72,14 +72,14 @@ pub fn run(asked: &JobRequest<'_>) -> Result<Exit, Stop> {
 /// for passwords, and for the keys of hosts and daemons.
 fn try_login(asked: &JobRequest<'_>, spec: &TransferSpec) -> Result<(), Stop> {
     let mut ends = spec.sources.iter().chain([&spec.destination]);
-    match ends.find(|end| matches!(end, Endpoint::Ssh(_) | Endpoint::Daemon(_))) {
-        Some(Endpoint::Ssh(remote)) => log_in(remote, asked.connection(), &spec.connection.ssh),
-        Some(Endpoint::Daemon(remote)) => {
+    match ends.find_map(Endpoint::access) {
+        Some(HostAccess::Login(remote)) => log_in(remote, asked.connection(), &spec.connection.ssh),
+        Some(HostAccess::Daemon(remote)) => {
             let daemon = Daemon::new(remote, asked.connection());
             // An error in the settings for the daemon is permanent.
             daemon.map_err(Stop::that_stays)?.first_stream().map(drop)
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 
@@ -87,7 +87,7 @@ fn try_login(asked: &JobRequest<'_>, spec: &TransferSpec) -> Result<(), Stop> {
 fn spec_of(asked: &TransferSpec) -> Result<TransferSpec, Stop> {
     let mut spec = TransferSpec::clone(asked);
     let mut ends = asked.sources.iter().chain([&asked.destination]);
-    if ends.any(|end| matches!(end, Endpoint::Standard)) {
+    if ends.any(|end| end.promises().standard_stream) {
         let text = "--detach: - is the standard input or output of this command, which ends: name a \
                     file, or leave --detach out and let the shell run it (nohup)";
         return Err(Stop::new(Exit::Usage, text));

@@ -8,7 +8,6 @@ use longhaul_proto::handshake::{self, Role};
 
 use super::job_protocol::{MAXIMUM_NAME_BYTES, Shown};
 use super::viewer::Viewer;
-use crate::client::request::request_path;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::settings::{ConnectionSettings, SshSettings};
 use crate::spec::{FilterAt, Operation, TransferSpec, ValidSpec};
@@ -70,9 +69,9 @@ impl JobRequest<'_> {
     pub(super) fn allowed(&self, runs_at_source: bool) -> Allowed {
         let spec = self.spec;
         let sources = spec.sources.iter().filter_map(Endpoint::remote_path);
-        let sources = sources.map(request_path).collect();
+        let sources = sources.map(RemotePath::request_path).collect();
         let (role, paths, sources) = if runs_at_source {
-            let to = spec.destination.remote_path().map(request_path);
+            let to = spec.destination.remote_path().map(RemotePath::request_path);
             (Role::Sender, to.into_iter().collect(), sources)
         } else {
             (Role::Receiver, sources, Vec::new())
@@ -112,12 +111,8 @@ impl JobRequest<'_> {
 
 /// Converts an endpoint at the host that runs the job into a path of that host.
 fn own_path(endpoint: &Endpoint) -> Endpoint {
-    match endpoint.remote_path() {
-        Some(RemotePath::Path(path)) => Endpoint::Local(path.clone()),
-        Some(RemotePath::Null) => Endpoint::Null,
-        Some(RemotePath::Zero(size)) => Endpoint::Zero(*size),
-        None => endpoint.clone(),
-    }
+    let path = endpoint.remote_path();
+    path.map_or_else(|| endpoint.clone(), RemotePath::at_its_host)
 }
 
 /// Returns the connection settings of the job. The client has already authenticated the hosts, so
@@ -229,7 +224,7 @@ mod tests {
         asked.connection.token_file = Some("tokens".into());
         asked.connection.ssh.ssh = Some("ssh -p 2222".into());
         let mut expected = asked.clone();
-        expected.sources = vec![Endpoint::Local(b"x".to_vec())];
+        expected.sources = vec![Endpoint::local(b"x".to_vec())];
         expected.connection.token_file = None;
         expected.connection.ssh.ssh = None;
         assert_eq!(job(&asked, true).unwrap(), expected);

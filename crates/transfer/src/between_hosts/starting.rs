@@ -25,7 +25,7 @@ use super::vouch::vouch;
 use super::watch::{Fetched, Left, Watched, same_options};
 use crate::client::connection::Daemon;
 use crate::console::say;
-use crate::endpoint::{Endpoint, Remote, SshRemote};
+use crate::endpoint::{Endpoint, HostAccess, Remote, SshRemote, names_daemon};
 use crate::settings::DataSecurity;
 use crate::spec::{Operation, TransferSpec, ValidSpec};
 use crate::ssh::PROTECTION;
@@ -52,18 +52,18 @@ impl<'a> Plan<'a> {
     /// Chooses the host that runs the job. The source's host is preferred if SSH reaches it,
     /// because it lists its files without a round trip. `None` if SSH reaches neither host.
     fn of(sides: &'a ValidSpec) -> Option<Plan<'a>> {
-        let source = sides.sources.first();
-        let (runs, at_source, other) = match (source, &sides.destination) {
-            (Some(Endpoint::Ssh(source)), Endpoint::Ssh(other)) => {
+        let source = sides.sources.first()?.access()?;
+        let (runs, at_source, other) = match (source, sides.destination.access()?) {
+            (HostAccess::Login(source), HostAccess::Login(other)) => {
                 (source, true, Other::Ssh(other))
             }
-            (Some(Endpoint::Ssh(source)), Endpoint::Daemon(other)) => {
+            (HostAccess::Login(source), HostAccess::Daemon(other)) => {
                 (source, true, Other::Daemon(other))
             }
-            (Some(Endpoint::Daemon(other)), Endpoint::Ssh(runs)) => {
+            (HostAccess::Daemon(other), HostAccess::Login(runs)) => {
                 (runs, false, Other::Daemon(other))
             }
-            _ => return None,
+            (HostAccess::Daemon(_), HostAccess::Daemon(_)) => return None,
         };
         Some(Plan {
             runs,
@@ -193,10 +193,11 @@ impl Arrived {
 /// # Errors
 ///
 /// Fails if the job cannot be started or the connection to it is lost.
-pub fn run(asked: &JobRequest<'_>) -> Result<Exit, Stop> {
+pub fn run<'a>(asked: &JobRequest<'a>) -> Result<Exit, Stop> {
     let sides = asked.spec;
-    let first = sides.sources.first();
-    if let (Some(Endpoint::Daemon(from)), Endpoint::Daemon(to)) = (first, &sides.destination) {
+    let daemon = |end: &'a Endpoint| end.access().and_then(HostAccess::daemon);
+    let from = sides.sources.first().and_then(daemon);
+    if let (Some(from), Some(to)) = (from, daemon(&sides.destination)) {
         return super::daemons::run(asked, [from, to]);
     }
     let plan = Plan::of(sides).ok_or_else(|| {
@@ -322,7 +323,7 @@ fn bytes_of(path: &Path) -> ByteVec {
 
 /// Reports that the process on the host that was to run a job has ended.
 pub fn ended(host: &str) -> Stop {
-    let text = if host.starts_with("longhaul://") {
+    let text = if names_daemon(host) {
         format!("{host}: the job's process ended; the daemon's log says why")
     } else {
         format!("longhaul on {host} ended; what it said is above")

@@ -16,6 +16,7 @@ use super::job_protocol::{Channel, Follow, JobEvent, Order, ShownProgress, recei
 use super::own_job::{HERE, job_of};
 use super::viewer::{Unseen, Viewer};
 use crate::console;
+use crate::endpoint::names_daemon;
 use crate::manifest::{raw_beside, try_to_write};
 use crate::rate_limit::BandwidthLimit;
 use crate::stop::{Exit, Stop};
@@ -333,7 +334,7 @@ fn speaks_within(channel: &UnixStream, span: Duration, most: u32) -> bool {
 
 /// Returns a hint about options that are needed again to reach a job at a daemon.
 pub fn same_options(host: &str) -> &'static str {
-    if host.starts_with("longhaul://") {
+    if names_daemon(host) {
         "; where this command was given --token-file, --certificate and --key, --fingerprint or \
          --authority, that one needs them too"
     } else {

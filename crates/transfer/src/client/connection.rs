@@ -37,7 +37,7 @@ use super::credentials::{credential, trust};
 use super::retry::{Attempts, PLACE_FREE_WITHIN, Tries, is_busy, is_turned_out};
 use crate::between_hosts::introduced_peer::Introduction;
 use crate::console::say;
-use crate::endpoint::{Endpoint, Remote};
+use crate::endpoint::{Host, Remote};
 use crate::settings::ConnectionSettings;
 use crate::ssh::direct::Way;
 use crate::ssh::route::{Between, Route};
@@ -171,12 +171,11 @@ impl Daemon {
             principal: remote.principal.clone().unwrap_or_default(),
             token: None,
         };
-        let place = Endpoint::Daemon(remote.clone()).place();
         Ok(Daemon {
             address: introduction.address,
             between: Some(Between {
                 own: introduction.name,
-                other: place.unwrap_or_default(),
+                other: remote.place(),
                 sends: false,
                 sealed: false,
             }),

@@ -54,7 +54,7 @@ impl Task {
     fn facts(&self, transfer: &Transfer, rtt: Duration) -> Facts {
         let receives = self.destination.place().is_none() && self.other_host().is_some();
         let zeros = match self.sources.as_slice() {
-            [Endpoint::Zero(bytes)] => Some(bytes.0),
+            [source] => source.generated().map(|bytes| bytes.0),
             _ => None,
         };
         Facts {

@@ -2,16 +2,13 @@
 //! 12, 16). The key contains the location of the sources, the principal and the sources. FORMAT.md,
 //! "Source keys", defines the order. A change of it requires a new `VERSION`.
 
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use longhaul_storage::origin::known_everywhere;
 
 use super::local_paths::Here;
 use super::owner::{host_name, owner};
-use crate::endpoint::{Endpoint, RemotePath};
+use crate::endpoint::Endpoint;
 
 /// Context string for the key derivation. Its last word is the version.
 const VERSION: &str = "longhaul 2026 source of a transfer 2";
@@ -38,12 +35,14 @@ impl SourceKey {
             anywhere: None,
         };
         let known = match sources.first() {
-            Some(Endpoint::Local(path)) => here
-                .path(path)
+            // The name of a host means the same host everywhere.
+            Some(first) if first.host_name().is_some() => Some(Vec::new()),
+            Some(first) => first
+                .local_path()
+                .and_then(|path| here.path(path))
                 // A path that cannot be read is reported when it is opened.
                 .and_then(|path| known_everywhere(path).ok().flatten()),
-            Some(Endpoint::Daemon(_) | Endpoint::Ssh(_)) => Some(Vec::new()),
-            Some(Endpoint::Standard | Endpoint::Null | Endpoint::Zero(_)) | None => None,
+            None => None,
         };
         if let Some(known) = known {
             key.anywhere = Some(hash(&known, sources, here)?);
@@ -61,20 +60,6 @@ impl Fields {
         self.0.update(&(bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
     }
-
-    fn add_remote(&mut self, path: &RemotePath) {
-        match path {
-            RemotePath::Path(path) => {
-                self.add(b"path");
-                self.add(path);
-            }
-            RemotePath::Null => self.add(b"null"),
-            RemotePath::Zero(size) => {
-                self.add(b"zero");
-                self.add(&size.0.to_le_bytes());
-            }
-        }
-    }
 }
 
 fn hash(place: &[u8], sources: &[Endpoint], here: &Here) -> io::Result<[u8; 32]> {
@@ -82,33 +67,8 @@ fn hash(place: &[u8], sources: &[Endpoint], here: &Here) -> io::Result<[u8; 32]>
     fields.add(place);
     fields.add(here.principal().unwrap_or_default().as_bytes());
     for source in sources {
-        match source {
-            Endpoint::Local(path) => {
-                fields.add(b"local");
-                let whole = std::path::absolute(Path::new(OsStr::from_bytes(path)))?;
-                fields.add(whole.as_os_str().as_bytes());
-            }
-            Endpoint::Daemon(remote) => {
-                fields.add(b"daemon");
-                fields.add(remote.principal.as_deref().unwrap_or_default().as_bytes());
-                fields.add(remote.host.to_string().as_bytes());
-                fields.add_remote(&remote.path);
-            }
-            Endpoint::Ssh(remote) => {
-                fields.add(b"ssh");
-                fields.add(remote.destination.as_bytes());
-                fields.add_remote(&remote.path);
-            }
-            // A pipe can be read only once, so no other run has the same source.
-            Endpoint::Standard => {
-                fields.add(b"pipe");
-                fields.add(&owner().session);
-            }
-            Endpoint::Null => fields.add(b"null"),
-            Endpoint::Zero(size) => {
-                fields.add(b"zero");
-                fields.add(&size.0.to_le_bytes());
-            }
+        for field in source.identity(&owner().session)? {
+            fields.add(&field);
         }
     }
     Ok(*fields.0.finalize().as_bytes())
@@ -116,6 +76,8 @@ fn hash(place: &[u8], sources: &[Endpoint], here: &Here) -> io::Result<[u8; 32]>
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     fn key(texts: &[&str]) -> [u8; 32] {

@@ -5,7 +5,6 @@ use longhaul_engine::recv::keeping::SetIds;
 use longhaul_proto::keeping::Keeping;
 
 use super::run::Task;
-use crate::endpoint::Endpoint;
 use crate::stop::{Exit, Stop};
 
 impl Task {
@@ -36,7 +35,7 @@ impl Task {
     pub(super) fn set_ids(&self) -> SetIds {
         match self.sources.first() {
             _ if self.spec.selection.keep_set_ids => SetIds::Keep,
-            Some(Endpoint::Daemon(_)) => SetIds::Drop,
+            Some(source) if source.promises().foreign => SetIds::Drop,
             _ => SetIds::SameOwner,
         }
     }

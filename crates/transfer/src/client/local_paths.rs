@@ -11,7 +11,6 @@ use longhaul_engine::session::opening::OpenError;
 use longhaul_net::principals::Principal;
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::{Landing, Operation, Refused};
-use longhaul_proto::message::Failure;
 use longhaul_storage::roots::Anywhere;
 
 use super::connection::open_stop;
@@ -19,6 +18,7 @@ use crate::daemon::{
     Access, Roots, expand_of, keeping_anywhere, may_not_measure, open_destination, open_source_of,
     source_filter_of,
 };
+use crate::endpoint::NoSource;
 use crate::stop::{Exit, Stop};
 
 /// Paths that a command may open.
@@ -142,23 +142,6 @@ impl Here {
             Here::Anywhere => None,
             Here::Beneath(principal) => Some(principal.name()),
         }
-    }
-}
-
-/// A source that could not be opened.
-#[derive(Debug)]
-pub struct NoSource {
-    /// Error for the user if the command ends because of it.
-    pub stop: Stop,
-    /// Failure of this entry if the command continues with other sources; `None` if it cannot
-    /// continue.
-    pub failure: Option<Failure>,
-}
-
-impl From<Stop> for NoSource {
-    fn from(stop: Stop) -> NoSource {
-        let failure = None;
-        NoSource { stop, failure }
     }
 }
 

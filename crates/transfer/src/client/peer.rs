@@ -12,7 +12,7 @@ use super::ahead::StreamsFor;
 use super::connection::{Connected, Daemon, Opened};
 use crate::between_hosts::introduced_peer::{Called, IntroducedPeer, Introduction};
 use crate::between_hosts::job_protocol::Reach;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Host, HostAccess};
 use crate::settings::{ConnectionSettings, DataSecurity};
 use crate::ssh::remote_end::RemoteEnd;
 use crate::ssh::route::Route;
@@ -29,46 +29,42 @@ pub enum Peer {
 }
 
 impl Peer {
-    /// Prepares to reach the host of an endpoint without connecting. `streams` is the number that
-    /// the user set.
+    /// Prepares to reach a host without connecting. `streams` is the number that the user set.
     pub fn new(
-        endpoint: &Endpoint,
+        host: &dyn Host,
         arguments: &ConnectionSettings,
         settings: &TransferSettings,
         streams: Option<u32>,
     ) -> Result<Peer, Stop> {
-        match endpoint {
-            Endpoint::Daemon(remote) => {
+        match host.access() {
+            HostAccess::Daemon(remote) => {
                 let daemon = Daemon::new(remote, arguments)?;
                 Ok(Peer::Daemon(Box::new(daemon)))
             }
-            Endpoint::Ssh(_) if arguments.data_security == DataSecurity::Clear => {
+            HostAccess::Login(_) if arguments.data_security == DataSecurity::Clear => {
                 let text = "over SSH data are always encrypted: leave --data-security clear out, \
                             or copy to a daemon (longhaul serve --allow-clear)";
                 Err(Stop::new(Exit::Usage, text))
             }
-            Endpoint::Ssh(remote) => {
+            HostAccess::Login(remote) => {
                 let far = RemoteEnd::new(remote, arguments, settings, streams)?;
                 Ok(Peer::Ssh(Arc::new(far)))
-            }
-            Endpoint::Local(_) | Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => {
-                Err(Stop::new(Exit::Usage, "this path is at no other host"))
             }
         }
     }
 
     /// Creates the peer from an introduction to its host.
     pub fn introduced(
-        endpoint: &Endpoint,
+        host: &dyn Host,
         arguments: &ConnectionSettings,
         introduction: Introduction,
     ) -> Result<Peer, Stop> {
-        match (endpoint, introduction.reach) {
-            (Endpoint::Daemon(remote), Reach::Daemon) => {
+        match (host.access(), introduction.reach) {
+            (HostAccess::Daemon(remote), Reach::Daemon) => {
                 let daemon = Daemon::introduced(remote, arguments, introduction)?;
                 Ok(Peer::Daemon(Box::new(daemon)))
             }
-            (Endpoint::Ssh(remote), Reach::Direct | Reach::Through) => {
+            (HostAccess::Login(remote), Reach::Direct | Reach::Through) => {
                 let called = Called {
                     name: remote.destination.clone(),
                     principal: None,
@@ -77,9 +73,9 @@ impl Peer {
                 let peer = IntroducedPeer::new(introduction, called, arguments)?;
                 Ok(Peer::Introduced(Arc::new(peer)))
             }
-            (Endpoint::Daemon(remote), Reach::Sealed) => {
+            (HostAccess::Daemon(remote), Reach::Sealed) => {
                 let called = Called {
-                    name: endpoint.place().unwrap_or_default(),
+                    name: host.place(),
                     principal: remote.principal.clone(),
                     daemon: Some(remote.host.clone()),
                 };

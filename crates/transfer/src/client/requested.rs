@@ -7,7 +7,7 @@ use longhaul_proto::handshake::{Operation, RequestPath};
 use longhaul_storage::measuring::ZERO_NAME;
 
 use super::run::Task;
-use crate::endpoint::{Endpoint, RemotePath};
+use crate::endpoint::Endpoint;
 use crate::stop::{Exit, Stop};
 
 /// Returns the entries that a host may send that was introduced for one session.
@@ -15,13 +15,18 @@ pub fn of_introduced(allowed: &Allowed) -> Asked {
     let mut asked = Asked::new(allowed.recursive);
     let expands = allowed.operation != Operation::Verify;
     for source in &allowed.sources {
-        match source {
-            RequestPath::Path(path) => asked.add_path(path, expands),
-            RequestPath::Zero(_) => asked.add_name(ZERO_NAME),
-            RequestPath::Null | RequestPath::Stream(_) => {}
-        }
+        add(&mut asked, source, expands);
     }
     asked
+}
+
+/// Adds the entries of a requested source.
+fn add(asked: &mut Asked, source: &RequestPath, expands: bool) {
+    match source {
+        RequestPath::Path(path) => asked.add_path(path, expands),
+        RequestPath::Zero(_) => asked.add_name(ZERO_NAME),
+        RequestPath::Null | RequestPath::Stream(_) => {}
+    }
 }
 
 /// Returns the entries that the other end may send. `single_file` is its answer.
@@ -34,11 +39,7 @@ pub(super) fn of(task: &Task, single_file: bool) -> Result<Asked, Stop> {
     // A verification takes exactly one source, without wildcards.
     let expands = task.settings.operation != Operation::Verify;
     for path in task.sources.iter().filter_map(Endpoint::remote_path) {
-        match path {
-            RemotePath::Path(path) => asked.add_path(path, expands),
-            RemotePath::Zero(_) => asked.add_name(ZERO_NAME),
-            RemotePath::Null => {}
-        }
+        add(&mut asked, &path.request_path(), expands);
     }
     if asked.is_one_file() && !single_file {
         let text = "one file was asked for, and the other end says that it sends something else: \

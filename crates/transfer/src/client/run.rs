@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use longhaul_engine::flows::Stack;
 use longhaul_engine::recv::ReceiveSide;
-use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::kinds::Elements;
@@ -25,7 +24,6 @@ use longhaul_proto::message::{Farewell, Flows};
 use longhaul_proto::notice::NoticeKind;
 use longhaul_proto::session::StreamId;
 use longhaul_storage::failure::failure_of;
-use longhaul_storage::measuring::sink;
 use longhaul_units::ByteCount;
 use signal_hook::consts::SIGHUP;
 
@@ -33,21 +31,20 @@ use super::connection::{Connected, Opened, block_key};
 use super::identity::SourceKey;
 use super::local_paths::{Here, landing_stop};
 use super::observer::{Caller, Control, INTERRUPTED, Observer, Went};
-use super::owner::{owner, user_name};
 use super::peer::Peer;
-use super::request::{large_files, request_path, single_file};
+use super::request::{large_files, single_file};
 use super::steering::Steering;
 use super::tries::{self, Tried};
 use super::{pipe, requested, self_copy, sources};
 use crate::between_hosts::introduced_peer::Introduction;
 use crate::codecs;
-use crate::endpoint::{Endpoint, RemotePath};
+use crate::endpoint::{Endpoint, Host, Link, RemotePath, Sink};
 use crate::hangup::end_commands_at;
 use crate::planning::beginning::Beginning;
 use crate::planning::choice::Choice;
 use crate::planning::history::Past;
 use crate::settings::DataSecurity;
-use crate::spec::{Direction, FilterAt, ValidSpec};
+use crate::spec::{FilterAt, SpecError, ValidSpec};
 use crate::stop::{Exit, Stop};
 
 /// Number of streams of a copy within a host. One can be written while the other is read.
@@ -145,11 +142,13 @@ impl Task {
     }
 
     fn run(&self, introduction: Option<Introduction>, caller: &Caller) -> Result<Exit, Stop> {
-        match self.spec.direction() {
-            Direction::Local => self.local(caller),
-            Direction::Push => self.push(introduction, caller),
-            Direction::Pull => self.pull(introduction, caller),
-            Direction::ThirdParty => Err(Stop::new(
+        let ends = Endpoint::resolve(&self.sources, &self.destination);
+        let ends = ends.map_err(|error| Stop::because(Exit::Usage, SpecError::from(error)))?;
+        match ends.link {
+            Link::Local => self.local(ends.sink, caller),
+            Link::Push(host) => self.push(host, introduction, caller),
+            Link::Pull(host) => self.pull((host, ends.sink), introduction, caller),
+            Link::ThirdParty(..) => Err(Stop::new(
                 Exit::Usage,
                 "both sides are at other hosts: one of them has to run the copy",
             )),
@@ -158,9 +157,9 @@ impl Task {
 
     /// Returns the destination path at the other host.
     fn destination_path(&self, path: &RemotePath) -> RequestPath {
-        match path {
-            RemotePath::Path(path) if self.pipe.is_some() => RequestPath::Stream(path.clone()),
-            _ => request_path(path),
+        match path.as_path() {
+            Some(path) if self.pipe.is_some() => RequestPath::Stream(path.to_vec()),
+            _ => path.request_path(),
         }
     }
 
@@ -207,15 +206,19 @@ impl Task {
     }
 
     /// Copies from this host to another one.
-    fn push(&self, introduction: Option<Introduction>, caller: &Caller) -> Result<Exit, Stop> {
+    fn push(
+        &self,
+        host: &dyn Host,
+        introduction: Option<Introduction>,
+        caller: &Caller,
+    ) -> Result<Exit, Stop> {
         let is_job = introduction.is_some();
         // A verification takes exactly one source, without wildcards.
         let expands = is_job && self.settings.operation != Operation::Verify;
         let sources = sources::open(self, expands)?;
-        let peer = self.peer(&self.destination, introduction)?;
-        let path = self.destination.remote_path();
-        let path = path.map(|path| self.destination_path(path));
-        let mut request = self.request(Role::Sender, path.into_iter().collect())?;
+        let peer = self.peer(host, introduction)?;
+        let path = self.destination_path(host.path());
+        let mut request = self.request(Role::Sender, vec![path])?;
         if is_job && single_file(&sources) {
             request.landing = self.landing;
         }
@@ -261,11 +264,11 @@ impl Task {
         self.drive(&peer, opened, &transfer, caller)
     }
 
-    fn peer(&self, endpoint: &Endpoint, introduction: Option<Introduction>) -> Result<Peer, Stop> {
+    fn peer(&self, host: &dyn Host, introduction: Option<Introduction>) -> Result<Peer, Stop> {
         match introduction {
-            Some(introduction) => Peer::introduced(endpoint, &self.spec.connection, introduction),
+            Some(introduction) => Peer::introduced(host, &self.spec.connection, introduction),
             None => Peer::new(
-                endpoint,
+                host,
                 &self.spec.connection,
                 &self.settings,
                 self.flows().streams,
@@ -274,13 +277,15 @@ impl Task {
     }
 
     /// Copies from another host to this one.
-    fn pull(&self, introduction: Option<Introduction>, caller: &Caller) -> Result<Exit, Stop> {
-        let [first, ..] = self.sources.as_slice() else {
-            return Err(Stop::new(Exit::Usage, "there is no source"));
-        };
-        let peer = self.peer(first, introduction)?;
+    fn pull(
+        &self,
+        (host, sink): (&dyn Host, Option<&dyn Sink>),
+        introduction: Option<Introduction>,
+        caller: &Caller,
+    ) -> Result<Exit, Stop> {
+        let peer = self.peer(host, introduction)?;
         let paths = self.sources.iter().filter_map(Endpoint::remote_path);
-        let paths = paths.map(request_path).collect();
+        let paths = paths.map(RemotePath::request_path).collect();
         let mut request = self.request(Role::Receiver, paths)?;
         request.destination_empty = self.seems_empty();
         let destination_empty = request.destination_empty;
@@ -302,13 +307,10 @@ impl Task {
             },
             ..settings
         };
-        if self.destination == Endpoint::Standard && !opened.welcome.single_file {
-            let text = "the source is no single file: only one goes to standard output";
-            return Err(Stop::new(Exit::Usage, text));
-        }
+        self.check_single_file(opened.welcome.single_file)?;
         let landing = self.landing_of(opened.welcome.single_file);
         let asked = requested::of(self, opened.welcome.single_file)?;
-        let destination = self.open_destination(landing)?;
+        let destination = self.open_destination(sink, landing)?;
         if settings.operation == Operation::Copy {
             destination.take().map_err(|error| landing_stop(&error))?;
         }
@@ -317,8 +319,17 @@ impl Task {
         self.drive(&peer, opened, &transfer, caller)
     }
 
+    /// Returns an error unless the data fit the destination: standard output takes a single file.
+    fn check_single_file(&self, is_single_file: bool) -> Result<(), Stop> {
+        if self.destination.promises().standard_stream && !is_single_file {
+            let text = "the source is no single file: only one goes to standard output";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        Ok(())
+    }
+
     /// Copies within this host.
-    fn local(&self, caller: &Caller) -> Result<Exit, Stop> {
+    fn local(&self, sink: Option<&dyn Sink>, caller: &Caller) -> Result<Exit, Stop> {
         if self.settings.operation != Operation::Verify && self.here.principal().is_none() {
             let as_links = self.spec.selection.recursive && !self.spec.selection.copy_links;
             let deletes = self.spec.deletion.is_some();
@@ -328,16 +339,13 @@ impl Task {
         }
         let sources = sources::open(self, false)?;
         let one = single_file(&sources) || self.pipe.is_some();
-        if self.destination == Endpoint::Standard && !one {
-            let text = "the source is no single file: only one goes to standard output";
-            return Err(Stop::new(Exit::Usage, text));
-        }
+        self.check_single_file(one)?;
         let landing = self.landing_of(single_file(&sources));
         if self.here.principal().is_none() {
             let to = (&self.destination, landing);
             self_copy::refuse_backups(&self.sources, to, self.spec.backup.as_ref())?;
         }
-        let destination = self.open_destination(landing)?;
+        let destination = self.open_destination(sink, landing)?;
         let names = sources.top_names();
         let empty = destination.is_empty(names.as_deref());
         let mut settings = self.settings.clone();
@@ -479,42 +487,8 @@ impl Task {
         kept.min(self.spec.connection.timeout)
     }
 
-    fn open_destination(&self, landing: Landing) -> Result<Destination, Stop> {
-        let key = self.key()?;
-        let arrival = Arrival {
-            principal: self.here.principal().map_or_else(user_name, str::to_owned),
-            source: key.source,
-            anywhere: key.anywhere.unwrap_or(key.source),
-            owner: owner(),
-            set_ids: self.set_ids(),
-            keeper: Arc::new(self.keeper()?),
-            backup: self.backup(),
-            on_commit: self.spec.asked_on_commit(),
-            filter: self.spec.asked_filter(FilterAt::Destination),
-            filtered: self.spec.is_filtered(),
-        };
-        match &self.destination {
-            Endpoint::Null => {
-                let sink = self.here.may_measure().map(|()| sink())?;
-                Ok(Destination::sink(sink, arrival))
-            }
-            Endpoint::Standard => pipe::to_output(arrival),
-            Endpoint::Local(path) if self.pipe.is_some() => pipe::to_file(path, arrival),
-            Endpoint::Local(path) => {
-                let verifies = self.settings.operation == Operation::Verify;
-                let deletes = self.settings.deletion.is_some() && !verifies;
-                let how = (self.settings.operation, landing, deletes);
-                self.here.destination(path, how, arrival)
-            }
-            Endpoint::Zero(_) | Endpoint::Daemon(_) | Endpoint::Ssh(_) => Err(Stop::new(
-                Exit::Usage,
-                "zero: is a source; a destination without a disk is null:",
-            )),
-        }
-    }
-
     /// Returns the keys that identify this transfer.
-    fn key(&self) -> Result<SourceKey, Stop> {
+    pub(super) fn key(&self) -> Result<SourceKey, Stop> {
         let key = SourceKey::new(&self.sources, &self.here);
         key.map_err(|error| Stop::because(Exit::Local, error))
     }

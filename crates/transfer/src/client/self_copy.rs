@@ -30,12 +30,12 @@ pub fn refuse(
     (as_links, deletes): (bool, bool),
     selected: &Selected,
 ) -> Result<(), Stop> {
-    let Endpoint::Local(to) = destination else {
+    let Some(to) = destination.local_path() else {
         return Ok(());
     };
     let to = Target::of(as_path(to));
     for source in sources {
-        let Endpoint::Local(path) = source else {
+        let Some(path) = source.local_path() else {
             continue;
         };
         let shown = String::from_utf8_lossy(path);
@@ -87,7 +87,7 @@ pub fn refuse_backups(
     backup: Option<&Backup>,
 ) -> Result<(), Stop> {
     let directory = backup.and_then(|backup| backup.directory.as_ref());
-    let (Endpoint::Local(to), Some(directory)) = (destination, directory) else {
+    let (Some(to), Some(directory)) = (destination.local_path(), directory) else {
         return Ok(());
     };
     let is_name = match landing {
@@ -98,7 +98,7 @@ pub fn refuse_backups(
     let anchor = if is_name { split(to).0 } else { to };
     let place = real(&as_path(anchor).join(as_path(directory.as_bytes())));
     for source in sources {
-        let Endpoint::Local(path) = source else {
+        let Some(path) = source.local_path() else {
             continue;
         };
         let source = real(as_path(path));
@@ -234,10 +234,10 @@ mod tests {
         symlink("data", place.path().join("whole")).unwrap();
         symlink("data/file", place.path().join("soft")).unwrap();
         let copy_so = |from: &str, to: &str, how| {
-            let source = Endpoint::Local(at(from));
+            let source = Endpoint::local(at(from));
             refuse(
                 &[source],
-                &Endpoint::Local(at(to)),
+                &Endpoint::local(at(to)),
                 how,
                 &Selected::default(),
             )
@@ -310,7 +310,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| {
             let path = place.path().join(path);
-            Endpoint::Local(path.into_os_string().into_encoded_bytes())
+            Endpoint::local(path.into_os_string().into_encoded_bytes())
         };
         fs::create_dir_all(place.path().join("data/there/deep")).unwrap();
         let rules = [b"- /backup/".to_vec().into(), b"- deep/".to_vec().into()];

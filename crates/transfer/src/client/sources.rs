@@ -4,14 +4,13 @@ use longhaul_engine::send::source::{Asked, Source, Sources};
 use longhaul_engine::send::wildcards::{ExpandError, expand_all};
 use longhaul_proto::message::Failure;
 
-use super::local_paths::NoSource;
-use super::request::zero_of;
 use super::run::Task;
 use crate::console::say;
 use crate::daemon::{Access, Roots};
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, NoSource, SourceOpening, standard};
+use crate::settings::ConnectionSettings;
 use crate::spec::FilterAt;
-use crate::spec::names::{check_names, path_of};
+use crate::spec::names::check_names;
 use crate::stop::{Exit, Stop};
 
 /// One source of a command.
@@ -25,38 +24,42 @@ impl Asked for Named<'_> {
     type Error = NoSource;
 
     fn open(&self) -> Result<Source, NoSource> {
-        let task = self.task;
-        match self.endpoint {
-            Endpoint::Zero(size) => {
-                task.here.may_measure()?;
-                Ok(zero_of(size.0))
-            }
-            Endpoint::Local(path) => {
-                let filter = task.spec.asked_filter(FilterAt::Source);
-                let how = Access {
-                    recursive: task.spec.selection.recursive,
-                    copy_links: task.spec.selection.copy_links,
-                    moves: task.spec.move_away,
-                    filter: filter.as_ref().map(|filter| &filter.command[..]),
-                };
-                task.here.source(path, how, self.roots)
-            }
-            Endpoint::Standard => match &task.pipe {
-                Some(stream) => Ok(stream.source(super::pipe::shown())),
-                None => Err(Stop::new(Exit::Usage, "there is no standard input").into()),
-            },
-            Endpoint::Null | Endpoint::Daemon(_) | Endpoint::Ssh(_) => {
-                let text = "null: is a destination; a source of zeros is zero:SIZE";
-                Err(Stop::new(Exit::Usage, text).into())
-            }
-        }
+        let missing = || {
+            let text = "null: is a destination; a source of zeros is zero:SIZE";
+            Stop::new(Exit::Usage, text)
+        };
+        let source = self.endpoint.source().ok_or_else(missing)?;
+        source.open(self)
     }
 
     fn failure(&self, error: &NoSource) -> Option<(&[u8], Failure)> {
-        match self.endpoint {
-            Endpoint::Local(path) => Some((path, error.failure.clone()?)),
-            _ => None,
-        }
+        Some((self.endpoint.path()?, error.failure.clone()?))
+    }
+}
+
+impl SourceOpening for Named<'_> {
+    fn may_measure(&self) -> Result<(), Stop> {
+        self.task.here.may_measure()
+    }
+
+    fn open_path(&self, path: &[u8]) -> Result<Source, NoSource> {
+        let task = self.task;
+        let filter = task.spec.asked_filter(FilterAt::Source);
+        let how = Access {
+            recursive: task.spec.selection.recursive,
+            copy_links: task.spec.selection.copy_links,
+            moves: task.spec.move_away,
+            filter: filter.as_ref().map(|filter| &filter.command[..]),
+        };
+        task.here.source(path, how, self.roots)
+    }
+
+    fn standard_input(&self) -> Option<Source> {
+        self.task.pipe.as_ref().map(standard::source_of)
+    }
+
+    fn connection(&self) -> &ConnectionSettings {
+        &self.task.spec.connection
     }
 }
 
@@ -71,23 +74,23 @@ pub fn open(task: &Task, written_elsewhere: bool) -> Result<Sources, Stop> {
     let roots = &Roots::new(task.spec.keep.fake_source);
     let expanded;
     let sources = if written_elsewhere {
-        let each = |source: &Endpoint, room| match source {
-            Endpoint::Local(path) => {
+        let each = |source: &Endpoint, room| match source.local_path() {
+            Some(path) => {
                 let found = task
                     .here
                     .expand(path, task.spec.selection.copy_links, (roots, room));
                 found.map(Some)
             }
-            _ => Ok(None),
+            None => Ok(None),
         };
-        expanded = expand_all(&task.sources, Endpoint::Local, each).map_err(|error| {
+        expanded = expand_all(&task.sources, Endpoint::local, each).map_err(|error| {
             let exit = match &error {
                 ExpandError::TooMany(_) => Exit::Usage,
                 ExpandError::Unlisted { .. } => Exit::Local,
             };
             Stop::because(exit, error)
         })?;
-        check_names(expanded.iter().filter_map(path_of))
+        check_names(expanded.iter().filter_map(Endpoint::path))
             .map_err(|text| Stop::new(Exit::Usage, text))?;
         &expanded
     } else {

@@ -16,9 +16,8 @@ use longhaul_system::limits;
 use longhaul_units::ByteCount;
 
 use super::local_paths::{Here, has_leftovers};
-use super::pipe;
 use super::run::Task;
-use crate::endpoint::{Endpoint, RemotePath};
+use crate::endpoint::{Endpoint, standard};
 use crate::planning::beginning::Beginning;
 use crate::planning::choice::{Choice, choose};
 use crate::planning::history::Past;
@@ -65,7 +64,11 @@ impl Task {
             _ => Landing::Within,
         };
         let mut settings = settings_of(&spec);
-        let pipe = pipe::source(&sources, &mut settings);
+        let reads_input = |source: &Endpoint| source.promises().standard_stream;
+        let pipe = sources
+            .iter()
+            .any(reads_input)
+            .then(|| standard::open_input(&mut settings));
         Task {
             spec,
             sources,
@@ -126,17 +129,16 @@ impl Task {
         if self.settings.criteria.existing {
             return false;
         }
-        match &self.destination {
-            Endpoint::Local(path) => {
-                let Some(path) = self.here.path(path) else {
-                    return false;
-                };
-                let missing = path.symlink_metadata().is_err();
-                let alone = path.parent().is_none_or(|parent| !has_leftovers(parent));
-                missing && alone && self.settings.operation == handshake::Operation::Copy
-            }
-            _ => self.settings.operation == handshake::Operation::Copy,
-        }
+        let is_unused = |path: &[u8]| {
+            let Some(path) = self.here.path(path) else {
+                return false;
+            };
+            let missing = path.symlink_metadata().is_err();
+            missing && path.parent().is_none_or(|parent| !has_leftovers(parent))
+        };
+        let sink = self.destination.sink();
+        let is_unused = sink.is_none_or(|sink| sink.seems_empty(&is_unused));
+        is_unused && self.settings.operation == handshake::Operation::Copy
     }
 
     /// Returns the settings for backups of replaced or deleted files.
@@ -149,17 +151,21 @@ impl Task {
         self.spec.compression == Some(Compression::Auto)
             && self.settings.operation == handshake::Operation::Copy
             && self.spec.direction() != Direction::Local
-            && !is_made(&self.sources)
+            && !self.sources.iter().any(Endpoint::is_generated)
     }
 
     /// True if the data sent from here is one file.
     pub(super) fn only_file(&self) -> bool {
-        match self.sources.as_slice() {
-            [Endpoint::Local(path)] => self.here.path(path).is_some_and(|path| {
+        let is_file = |path: &[u8]| {
+            self.here.path(path).is_some_and(|path| {
                 let copies_link = self.spec.selection.recursive && !self.spec.selection.copy_links;
                 path.is_file() || copies_link && path.is_symlink()
-            }),
-            [Endpoint::Zero(_)] => true,
+            })
+        };
+        match self.sources.as_slice() {
+            [one] => one
+                .source()
+                .is_some_and(|source| source.is_one_file(&is_file)),
             _ => false,
         }
     }
@@ -173,10 +179,7 @@ impl Task {
 
 /// Returns the sources as paths of this host, or an empty list if any of them is elsewhere.
 pub(super) fn local_sources(sources: &[Endpoint], here: &Here) -> Vec<PathBuf> {
-    let local = |source: &Endpoint| match source {
-        Endpoint::Local(path) => here.path(path).map(Path::to_owned),
-        _ => None,
-    };
+    let local = |source: &Endpoint| here.path(source.local_path()?).map(Path::to_owned);
     let found: Option<Vec<PathBuf>> = sources.iter().map(local).collect();
     found.unwrap_or_default()
 }
@@ -270,7 +273,7 @@ fn match_sides(
     if let Here::Anywhere = here {
         follow(left, right);
     }
-    let fills = filtered && path_of(left).is_some_and(|path| path.ends_with(b"/"));
+    let fills = filtered && left.path().is_some_and(|path| path.ends_with(b"/"));
     let named = !fills && trim(left) && trim(right);
     if !named {
         fill(left);
@@ -278,32 +281,16 @@ fn match_sides(
     if named { Landing::As } else { Landing::Within }
 }
 
-fn path_of(endpoint: &mut Endpoint) -> Option<&mut Vec<u8>> {
-    let remote = match endpoint {
-        Endpoint::Local(path) => return Some(path),
-        Endpoint::Daemon(remote) => &mut remote.path,
-        Endpoint::Ssh(remote) => &mut remote.path,
-        Endpoint::Null | Endpoint::Zero(_) | Endpoint::Standard => return None,
-    };
-    match remote {
-        RemotePath::Path(path) => Some(path),
-        RemotePath::Null | RemotePath::Zero(_) => None,
-    }
-}
-
 /// Resolves a source link if the path ends with a slash, or if the right path is local and not a
 /// link. The target of the link is then verified. Otherwise the link itself is verified, as `cp -r`
 /// copies it.
 fn follow(left: &mut Endpoint, right: &Endpoint) {
     let as_path = |path: &[u8]| Path::new(OsStr::from_bytes(path)).to_owned();
-    let Endpoint::Local(path) = left else {
+    let Some(path) = left.local_path() else {
         return;
     };
-    let meant = match right {
-        _ if path.ends_with(b"/") => true,
-        Endpoint::Local(right) => !as_path(right).is_symlink(),
-        _ => false,
-    };
+    let is_no_link = |right: &[u8]| !as_path(right).is_symlink();
+    let meant = path.ends_with(b"/") || right.local_path().is_some_and(is_no_link);
     let end = path.iter().rposition(|&byte| byte != b'/');
     let is_link = as_path(&path[..end.map_or(0, |last| last + 1)]).is_symlink();
     // A dangling link is verified as a link.
@@ -311,38 +298,33 @@ fn follow(left: &mut Endpoint, right: &Endpoint) {
         && is_link
         && let Ok(real) = as_path(path).canonicalize()
     {
-        *path = real.into_os_string().into_encoded_bytes();
+        left.set_path(real.into_os_string().into_encoded_bytes());
     }
 }
 
 /// Removes trailing slashes. Returns false if no name is left.
 fn trim(endpoint: &mut Endpoint) -> bool {
-    let Some(path) = path_of(endpoint) else {
+    let Some(path) = endpoint.path() else {
         return true;
     };
     let end = path
         .iter()
         .rposition(|&byte| byte != b'/')
         .map_or(0, |last| last + 1);
+    let mut path = path.to_vec();
     path.truncate(end.max(1));
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    !matches!(name, b"" | b"." | b"..")
+    let is_named = !matches!(name, b"" | b"." | b"..");
+    endpoint.set_path(path);
+    is_named
 }
 
 /// Appends a slash, so that the path stands for the contents of the directory.
 fn fill(endpoint: &mut Endpoint) {
-    if let Some(path) = path_of(endpoint)
+    if let Some(path) = endpoint.path()
         && !path.ends_with(b"/")
     {
-        path.push(b'/');
+        let filled = [path, b"/"].concat();
+        endpoint.set_path(filled);
     }
-}
-
-/// True if the data is generated zeros. Such a copy measures the network and storage.
-fn is_made(sources: &[Endpoint]) -> bool {
-    let is_zero = |source: &Endpoint| {
-        matches!(source, Endpoint::Zero(_))
-            || matches!(source.remote_path(), Some(RemotePath::Zero(_)))
-    };
-    sources.iter().any(is_zero)
 }

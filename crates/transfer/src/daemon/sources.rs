@@ -19,7 +19,7 @@ use longhaul_storage::roots::{Anywhere, OpenRoot};
 use super::admission::{
     command_of, lacks, may_not_measure, not_permitted, open_root, path_beneath, refused,
 };
-use crate::client::request::zero_of;
+use crate::endpoint::zero_of;
 use crate::spec::names::check_names;
 
 /// Reasons why a source was not opened.

@@ -56,8 +56,8 @@ pub fn is_server(word: &OsStr) -> bool {
     word.as_bytes().ends_with(b"sftp-server")
 }
 
-/// True if a word is a path at another host.
-pub fn is_remote(word: &OsStr) -> bool {
+/// True if scp takes a word for a path at another host.
+pub fn is_scp_path(word: &OsStr) -> bool {
     let bytes = word.as_bytes();
     let colon = bytes.iter().position(|byte| *byte == b':');
     let slash = bytes.iter().position(|byte| *byte == b'/');
@@ -77,7 +77,7 @@ mod tests {
         assert!(tells(is_cipher, "aes128-ctr,3des") && !tells(is_cipher, "data"));
         assert!(tells(is_span, "1m30s") && !tells(is_span, "1x") && !tells(is_span, "s"));
         assert!(tells(is_program, "/bin/sh") && !tells(is_program, "/"));
-        assert!(tells(is_remote, "h:p") && !tells(is_remote, "./h:p"));
+        assert!(tells(is_scp_path, "h:p") && !tells(is_scp_path, "./h:p"));
         assert!(tells(is_server, "/usr/lib/sftp-server"));
     }
 }

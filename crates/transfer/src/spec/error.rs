@@ -1,6 +1,6 @@
 //! Defines the error of an invalid specification.
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::Unresolved;
 
 /// A field that is out of its range or contradicts another field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -106,9 +106,14 @@ pub enum SpecError {
     NicePaths,
 }
 
-impl SpecError {
-    /// Returns an error if the endpoint cannot be a source.
-    pub(super) fn of_source(source: &Endpoint) -> Option<SpecError> {
-        (*source == Endpoint::Null).then_some(SpecError::NullSource)
+impl From<Unresolved> for SpecError {
+    fn from(error: Unresolved) -> SpecError {
+        match error {
+            Unresolved::NoSource => SpecError::NoSource,
+            Unresolved::Mixed => SpecError::Mixed,
+            Unresolved::DifferentHosts => SpecError::DifferentHosts,
+            Unresolved::NotSource => SpecError::NullSource,
+            Unresolved::NotDestination => SpecError::ZeroDestination,
+        }
     }
 }

@@ -4,19 +4,11 @@ use std::collections::HashMap;
 
 use longhaul_engine::send::source::last_name;
 
-use crate::endpoint::{Endpoint, RemotePath};
+use crate::endpoint::Endpoint;
 
 /// Returns a source's name at the destination; `None` if only its contents are copied there.
 pub fn landing_name(source: &Endpoint) -> Option<&[u8]> {
-    last_name(path_of(source)?)
-}
-
-/// Returns the path of a source; `None` if it has no path.
-pub fn path_of(source: &Endpoint) -> Option<&[u8]> {
-    match (source, source.remote_path()) {
-        (Endpoint::Local(path), _) | (_, Some(RemotePath::Path(path))) => Some(path),
-        _ => None,
-    }
+    last_name(source.path()?)
 }
 
 /// Ensures that no two of these sources have the same name at the destination. They would replace

@@ -2,12 +2,12 @@
 
 use std::ops::Deref;
 
-use super::names::{check_names, path_of};
+use super::names::check_names;
 use super::{
     Compression, Digests, FileCommand, FilterAt, FixedFlows, Integrity, Operation, SpecError, Stack,
 };
 use super::{Criteria, TransferSpec, VERSION};
-use crate::endpoint::{Endpoint, RemotePath};
+use crate::endpoint::{Endpoint, Link};
 use crate::settings::DataSecurity;
 use longhaul_engine::send::source::last_name;
 use longhaul_model::policy::Policy;
@@ -89,31 +89,21 @@ impl ValidSpec {
     }
 }
 
-/// Drops the devices unless the user requested them by name, if a source is at a daemon. A device
-/// gives access to a disk of the destination's host, and a daemon may belong to another person.
+/// Drops the devices unless the user requested them by name, if a source may belong to another
+/// person. A device gives access to a disk of the destination's host.
 fn leave_out_unnamed_devices(spec: &mut TransferSpec) {
-    let is_daemon = |source: &Endpoint| matches!(source, Endpoint::Daemon(_));
-    if !spec.keep.devices_named && spec.sources.iter().any(is_daemon) {
+    let is_foreign = |source: &Endpoint| source.promises().foreign;
+    if !spec.keep.devices_named && spec.sources.iter().any(is_foreign) {
         spec.keep.devices = false;
     }
 }
 
 fn direction_of(spec: &TransferSpec) -> Result<Direction, SpecError> {
-    let [first, others @ ..] = spec.sources.as_slice() else {
-        return Err(SpecError::NoSource);
-    };
-    let place = first.place();
-    let is_elsewhere = |other: &&Endpoint| other.place() != place;
-    match others.iter().find(is_elsewhere).map(Endpoint::place) {
-        Some(other) if other.is_none() || place.is_none() => return Err(SpecError::Mixed),
-        Some(_) => return Err(SpecError::DifferentHosts),
-        None => {}
-    }
-    Ok(match (place, spec.destination.place()) {
-        (None, None) => Direction::Local,
-        (None, Some(_)) => Direction::Push,
-        (Some(_), None) => Direction::Pull,
-        (Some(_), Some(_)) => Direction::ThirdParty,
+    Ok(match Link::between(&spec.sources, &spec.destination)? {
+        Link::Local => Direction::Local,
+        Link::Push(_) => Direction::Push,
+        Link::Pull(_) => Direction::Pull,
+        Link::ThirdParty(..) => Direction::ThirdParty,
     })
 }
 
@@ -121,13 +111,8 @@ fn check_sides(spec: &TransferSpec) -> Result<(), SpecError> {
     if spec.operation == Operation::Verify && spec.sources.len() > 1 {
         return Err(SpecError::OneSource);
     }
-    if let Some(error) = spec.sources.iter().find_map(SpecError::of_source) {
-        return Err(error);
-    }
-    if matches!(spec.destination, Endpoint::Zero(_)) {
-        return Err(SpecError::ZeroDestination);
-    }
-    check_names(spec.sources.iter().filter_map(path_of)).map_err(SpecError::SameName)
+    Endpoint::resolve(&spec.sources, &spec.destination)?;
+    check_names(spec.sources.iter().filter_map(Endpoint::path)).map_err(SpecError::SameName)
 }
 
 fn check_filter(spec: &TransferSpec, direction: Direction) -> Result<(), SpecError> {
@@ -185,7 +170,7 @@ fn check_criteria(spec: &TransferSpec) -> Result<(), SpecError> {
     let asked = spec.criteria;
     let usual = criteria::Criteria::from(asked).is_usual();
     let places = spec.sources.iter().chain([&spec.destination]);
-    let is_file = |place: &Endpoint| !matches!(place, Endpoint::Standard | Endpoint::Null);
+    let is_file = |place: &Endpoint| place.promises().files;
     match (spec.operation, spec.verification.integrity) {
         _ if asked.window > WIDEST_WINDOW => Err(SpecError::Range {
             field: "criteria.window",
@@ -202,13 +187,8 @@ fn check_deletion(spec: &TransferSpec, direction: Direction) -> Result<(), SpecE
     let Some(deletion) = &spec.deletion else {
         return Ok(());
     };
-    let fills = |source: &Endpoint| path_of(source).is_some_and(|path| last_name(path).is_none());
-    let is_tree = |place: &Endpoint| {
-        !matches!(
-            place,
-            Endpoint::Standard | Endpoint::Null | Endpoint::Zero(_)
-        )
-    };
+    let fills = |source: &Endpoint| source.path().is_some_and(|path| last_name(path).is_none());
+    let is_tree = |place: &Endpoint| place.promises().trees;
     let mut places = spec.sources.iter().chain([&spec.destination]);
     let refused = |text| Err(SpecError::Deletion(text));
     if spec.operation == Operation::Verify || !spec.selection.recursive {
@@ -244,9 +224,8 @@ fn check_backup(spec: &TransferSpec) -> Result<(), SpecError> {
     if spec.operation == Operation::Verify {
         return refused("a comparison replaces nothing");
     }
-    let pipes = [&Endpoint::Standard, &Endpoint::Null];
     let mut places = spec.sources.iter().chain([&spec.destination]);
-    if places.any(|place| pipes.contains(&place)) {
+    if places.any(|place| !place.promises().files) {
         return refused("only what is copied as files is kept: not with - and null:");
     }
     if asked.backup().is_valid() {
@@ -286,9 +265,9 @@ fn fault_of(asked: &FileCommand, flows: &FixedFlows) -> Option<&'static str> {
 
 /// True if the copied data become files with names.
 fn makes_files(spec: &TransferSpec) -> bool {
-    let is_file = |place: &Endpoint| !matches!(place, Endpoint::Standard | Endpoint::Null);
+    let is_file = |place: &Endpoint| place.promises().files;
     let mut places = spec.sources.iter().chain([&spec.destination]);
-    places.all(is_file) && spec.destination.remote_path() != Some(&RemotePath::Null)
+    places.all(is_file) && !spec.destination.is_discarded_remotely()
 }
 
 fn check_filter_command(spec: &TransferSpec) -> Result<(), SpecError> {
@@ -307,11 +286,8 @@ fn check_filter_command(spec: &TransferSpec) -> Result<(), SpecError> {
     if spec.move_away {
         return refused("what the command leaves out would be lost: it is not for --move");
     }
-    let is_zero = |source: &Endpoint| {
-        let remote = source.remote_path();
-        matches!(source, Endpoint::Zero(_)) || matches!(remote, Some(RemotePath::Zero(_)))
-    };
-    let no_files = spec.filter_at == FilterAt::Source && spec.sources.iter().any(is_zero);
+    let is_generated = spec.sources.iter().any(Endpoint::is_generated);
+    let no_files = spec.filter_at == FilterAt::Source && is_generated;
     if spec.operation == Operation::Verify || !makes_files(spec) || no_files {
         return refused(
             "it is for copies of files that get a name of their own: not with -, null: and, at the \
@@ -325,18 +301,13 @@ fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {
     if !spec.move_away {
         return Ok(());
     }
-    let is_file = |place: &Endpoint| {
-        !matches!(
-            place,
-            Endpoint::Standard | Endpoint::Null | Endpoint::Zero(_)
-        )
-    };
+    let is_tree = |place: &Endpoint| place.promises().trees;
     let mut places = spec.sources.iter().chain([&spec.destination]);
     let refused = |text| Err(SpecError::Move(text));
     if spec.operation == Operation::Verify {
         return refused("a comparison changes nothing");
     }
-    if !places.all(is_file) {
+    if !places.all(is_tree) {
         return refused("-, null: and zero: are no files");
     }
     if spec.deletion.is_some() {
@@ -355,13 +326,13 @@ fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {
 }
 
 fn check_retries(spec: &TransferSpec, direction: Direction) -> Result<(), SpecError> {
-    let is_pipe = |place: &Endpoint| *place == Endpoint::Standard;
+    let is_once = |place: &Endpoint| !place.promises().repeatable;
     let mut places = spec.sources.iter().chain([&spec.destination]);
     let text = match spec.limits.retries {
         None | Some(1) => return Ok(()),
         Some(0) => "it is 1 or more",
         Some(_) if spec.operation == Operation::Verify => "a comparison is done once",
-        Some(_) if places.any(is_pipe) => "- is read or written once: leave it out",
+        Some(_) if places.any(is_once) => "- is read or written once: leave it out",
         // An introduction is valid for one session only.
         Some(_) if direction == Direction::ThirdParty => {
             "it is for copies from or to this host: between two remote hosts each try is a job of \
@@ -373,8 +344,9 @@ fn check_retries(spec: &TransferSpec, direction: Direction) -> Result<(), SpecEr
 }
 
 fn check_pipes(spec: &TransferSpec) -> Result<(), SpecError> {
-    let from = spec.sources.contains(&Endpoint::Standard);
-    let to = spec.destination == Endpoint::Standard;
+    let is_pipe = |place: &Endpoint| place.promises().standard_stream;
+    let from = spec.sources.iter().any(is_pipe);
+    let to = is_pipe(&spec.destination);
     if !from && !to {
         return Ok(());
     }
@@ -471,7 +443,7 @@ fn check_connection(spec: &TransferSpec) -> Result<(), SpecError> {
     if connection.nice && connection.mptcp {
         return Err(SpecError::NicePaths);
     }
-    let is_ssh = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Ssh(_));
+    let is_encrypted = |endpoint: &Endpoint| endpoint.promises().always_encrypted;
     let clear = connection.data_security == DataSecurity::Clear;
     let mut ends = spec.sources.iter().chain([&spec.destination]);
     // Between two remote hosts it depends on how the two connect.
@@ -480,7 +452,7 @@ fn check_connection(spec: &TransferSpec) -> Result<(), SpecError> {
         .iter()
         .chain([&spec.destination])
         .all(|end| end.place().is_some());
-    if clear && one_remote && ends.any(is_ssh) {
+    if clear && one_remote && ends.any(is_encrypted) {
         Err(SpecError::ClearOverSsh)
     } else {
         Ok(())

@@ -165,6 +165,7 @@ impl Route {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::names_daemon;
 
     fn route(way: Way) -> Route {
         Route {
@@ -217,7 +218,7 @@ mod tests {
                 own: "dtn1".to_owned(),
                 other: other.to_owned(),
                 sends: false,
-                sealed: other.starts_with("longhaul://"),
+                sealed: names_daemon(other),
             };
             let route = Route {
                 between: Some(between),

@@ -10,7 +10,7 @@ use std::path::Path;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use longhaul_transfer::other_tools::values::{
-    is_cipher, is_number, is_program, is_remote, is_server, is_setting, is_span, is_there,
+    is_cipher, is_number, is_program, is_scp_path, is_server, is_setting, is_span, is_there,
 };
 
 /// A flag of `cp` that takes a value in scp or rclone.
@@ -34,7 +34,7 @@ const TAKING: &[Taking] = &[
     Taking {
         id: "rsync_filter",
         flag: "-F",
-        is_value: |word, after| after > 1 && !Path::new(word).is_dir() && !is_remote(word),
+        is_value: |word, after| after > 1 && !Path::new(word).is_dir() && !is_scp_path(word),
         hint: "it reads .rsync-filter files here and takes no value; write a configuration of \
                ssh with --ssh 'ssh -F FILE'",
     },
