@@ -11,10 +11,6 @@ pub fn endpoint(bytes: &[u8]) {
         Ok(endpoint) => endpoint,
         Err(error) => return assert!(!error.to_string().is_empty()),
     };
-    assert_eq!(
-        Endpoint::parse(OsStr::from_bytes(&endpoint.text())).ok(),
-        Some(endpoint.clone())
-    );
     if let Some(path) = endpoint.local_path() {
         assert_eq!(path, bytes);
     }
