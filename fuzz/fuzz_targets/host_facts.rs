@@ -1,4 +1,4 @@
-//! What a shell on the far side tells of its host.
+//! What a shell on the remote host tells of its host.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| longhaul_fuzz::facts::host_facts(bytes));

@@ -279,7 +279,7 @@ pub enum Command {
     /// Print the fingerprint of a certificate's key, for principals.toml and --fingerprint.
     #[command(after_help = "Example:\n  longhaul fingerprint alice.pem")]
     Fingerprint(FingerprintArguments),
-    /// Serve the far side of a copy over SSH. Started by ssh, not by users.
+    /// Serve the remote end of a copy over SSH. Started by ssh, not by users.
     #[command(hide = true)]
     Remote(RemoteArguments),
     /// Emulate a wide-area path on this machine, for any command.

@@ -50,7 +50,7 @@ pub fn start(format: LogFormat, level: LogLevel) {
     install(format, level, true);
 }
 
-/// Starts logging for the far side of SSH and for jobs, without times.
+/// Starts logging for the remote end of SSH and for jobs, without times.
 pub fn start_far_side() {
     let is_json = std::env::var_os(longhaul_transfer::daemon::JSON_LOG).is_some_and(|is| is == "1");
     let format = if is_json {
@@ -62,7 +62,7 @@ pub fn start_far_side() {
 }
 
 fn install(format: LogFormat, level: LogLevel, stamped: bool) {
-    // A job and the far side of SSH replace their standard error while they run, so they
+    // A job and the remote end of SSH replace their standard error while they run, so they
     // write directly. A daemon also writes directly if no log thread can be started.
     let queued = stamped
         .then(|| LogWriter::install(format == LogFormat::Json).ok())

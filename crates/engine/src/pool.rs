@@ -185,7 +185,7 @@ impl BufferPool {
         }
     }
 
-    /// Returns a free buffer without waiting; `None` if there is none, or once the pool is closed.
+    /// Returns a buffer without waiting; `None` if all are in use or the pool is closed.
     pub fn try_take(&self) -> Option<Buffer> {
         self.give(self.shared.lock())
     }

@@ -345,7 +345,7 @@ impl Hear for Piped<'_> {
 }
 
 impl Piped<'_> {
-    /// Reads a part of the output; false if there is none.
+    /// Reads a part of the output; false without one.
     fn read_output(&mut self, longest: Duration) -> io::Result<bool> {
         let Some(output) = &mut self.output else {
             return Ok(false);

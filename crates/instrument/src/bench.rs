@@ -45,7 +45,7 @@ pub enum Subject {
         path: PathBuf,
         /// Sizes of the test files on disk in bytes; each size is measured separately.
         sizes: Vec<ByteCount>,
-        /// Files for the codecs. If there are none, codecs are not measured.
+        /// Files for the codecs. Without files, codecs are not measured.
         files: Vec<PathBuf>,
     },
 }

@@ -323,7 +323,7 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// Adds repetitions of the fastest configurations, once. False if there are none.
+    /// Adds repetitions of the fastest configurations, once. False without repetitions to add.
     fn add_best_again(&mut self) -> bool {
         if std::mem::replace(&mut self.has_best_again, true) {
             return false;

@@ -128,7 +128,7 @@ pub struct Packet {
     pub destination: IpAddr,
     /// Protocol number of the transport.
     pub protocol: u8,
-    /// Offset of the transport header. Equal to the packet's length if there is none (a
+    /// Offset of the transport header. Equal to the packet's length without it (a
     /// later fragment).
     pub transport: usize,
     /// Offset of the payload. Equal to `transport` for unknown transports.

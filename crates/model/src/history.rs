@@ -290,7 +290,7 @@ fn cost(recent: &[&PastTransfer], layer: Limit) -> Option<LayerCost> {
     cost_of(&worked, flows)
 }
 
-/// Computes the cost of a layer's flows from all transfers. Returns `None` if there are none.
+/// Computes the cost of a layer's flows from all transfers, if there are any.
 pub(crate) fn cost_of(worked: &[Worked], flows: u32) -> Option<LayerCost> {
     if worked.is_empty() {
         return None;

@@ -16,7 +16,7 @@ pub struct NoConfigDirectory;
 ///
 /// # Errors
 ///
-/// None of these variables is an absolute path.
+/// If no variable is an absolute path.
 pub fn config_directory() -> Result<PathBuf, NoConfigDirectory> {
     choose(|name| std::env::var_os(name))
 }

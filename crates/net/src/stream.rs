@@ -549,7 +549,7 @@ impl Wire {
         }
     }
 
-    /// Receives the available bytes. Returns `None` if there are none.
+    /// Receives the available bytes, if there are any.
     pub(super) fn receive_now(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         use rustix::io::Errno;
         match rustix::net::recv(&self.socket, buffer, rustix::net::RecvFlags::DONTWAIT) {

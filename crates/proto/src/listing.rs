@@ -159,7 +159,7 @@ impl Gathered {
         full.then(|| self.take()).flatten()
     }
 
-    /// Returns the collected entries; `None` if there are none.
+    /// Returns the collected entries, if there are any.
     pub fn take(&mut self) -> Option<Listed> {
         self.bytes = 0;
         let entries = std::mem::take(&mut self.entries);

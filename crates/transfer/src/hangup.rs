@@ -14,7 +14,7 @@ static HEEDED: Once = Once::new();
 /// (`nohup`) stays ignored.
 pub fn end_commands_at(signals: &[i32]) {
     HEEDED.call_once(|| {
-        // Commands require /proc, so without it there are none to end.
+        // Commands require /proc, so without it no command runs.
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let Some(ignored) = ignored(&status) else {
             return;

@@ -11,11 +11,11 @@ pub struct SshArguments {
     /// shell, for example "ssh -p 2222" [default: LONGHAUL_SSH, else ssh]
     #[arg(long, alias = "rsh", short_alias = 'e', value_name = "COMMAND")]
     pub ssh: Option<String>,
-    /// Path of longhaul on the far side of SSH; `~/` means the home directory there [default: the
+    /// Path of longhaul on the remote host; `~/` means the home directory there [default: the
     /// binary that --install-remote installed, else longhaul in the PATH there]
     #[arg(long, value_name = "FILE")]
     pub remote_longhaul: Option<String>,
-    /// If this release is missing on the far side, install it in ~/.cache/longhaul. The
+    /// If this release is missing on the remote host, install it in ~/.cache/longhaul. The
     /// installed binary is a static longhaul-MACHINE next to this binary or in
     /// ../lib/longhaul, else this binary.
     #[arg(long, conflicts_with = "remote_longhaul")]
@@ -30,7 +30,7 @@ pub struct SshArguments {
     pub ssh_persist: Option<longhaul_transfer::settings::Persist>,
 }
 
-/// Arguments of the process that ssh starts on the far side.
+/// Arguments of the process that ssh starts on the remote host.
 #[derive(Clone, Debug, Args)]
 pub struct RemoteArguments {
     /// Carry one more channel of the session with this name.

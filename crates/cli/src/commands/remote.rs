@@ -1,4 +1,4 @@
-//! `longhaul remote`: the far side of a copy over SSH, started by ssh or by a daemon.
+//! `longhaul remote`: the remote end of a copy over SSH, started by ssh or by a daemon.
 
 use longhaul_transfer::between_hosts::drive;
 use longhaul_transfer::remote_process::{self, RemoteProcessSettings};

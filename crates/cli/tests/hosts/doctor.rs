@@ -107,7 +107,7 @@ fn an_open_host_accepts_connections_in_both_directions() {
         space[0]["text"]
             .as_str()
             .unwrap()
-            .starts_with("the far side")
+            .starts_with("the remote host")
     );
 }
 
@@ -131,7 +131,7 @@ fn a_closed_port_is_named_with_the_result_of_the_attempt() {
     let inward = of(&report, "ports inward");
     let text = inward[0]["text"].as_str().unwrap();
     assert!(
-        text.contains("no way leads from the far side to 10.79.0.1:500"),
+        text.contains("no way leads from the remote host to 10.79.0.1:500"),
         "{report}"
     );
     // This was not examined, and the report says so.
@@ -155,7 +155,10 @@ fn dropped_connections_are_distinguished_from_refused_ones() {
     let inward = of(&report, "ports inward");
     let text = inward[0]["text"].as_str().unwrap();
     assert!(text.contains("10.79.0.1:500"), "{report}");
-    assert!(text.contains("is silent to the far side (3 s)"), "{report}");
+    assert!(
+        text.contains("is silent to the remote host (3 s)"),
+        "{report}"
+    );
     // One working direction is enough.
     assert_eq!(inward[0]["weight"], "advice", "{report}");
 }

@@ -139,7 +139,7 @@ fn missing_remote_longhaul_is_reported() {
     });
     run(sshd.bare_command("cp").args(["zero:1MiB", "dtn:null:"]))
         .expect(3)
-        .says(&["there is no longhaul on the far side (Linux "]);
+        .says(&["there is no longhaul on the remote host (Linux "]);
     let bin = sshd.home().join(".local/bin");
     std::fs::create_dir_all(&bin).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_longhaul"), bin.join("longhaul")).unwrap();

@@ -105,7 +105,7 @@ impl Between for Listening {
     fn greeting(&mut self, line: String) -> String {
         let listener = self.listener.take().unwrap();
         let said = line.split(' ').find(|word| word.starts_with("port="));
-        let said = said.expect("the far side listens").to_owned();
+        let said = said.expect("the remote host listens").to_owned();
         let own = format!("port={}", listener.local_addr().unwrap().port());
         let port: u16 = said["port=".len()..].parse().unwrap();
         let connected = self.connected.0.clone();
@@ -253,7 +253,7 @@ fn a_copy_does_not_wait_for_a_remote_host_without_longhaul() {
         .arg("far:x");
     run(&mut command)
         .expect(3)
-        .says(&["there is no longhaul on the far side (Linux x86_64)"]);
+        .says(&["there is no longhaul on the remote host (Linux x86_64)"]);
     // With an open channel, the remote end would wait until it is killed.
     assert!(place.path().join("ssh.ended").exists());
 }

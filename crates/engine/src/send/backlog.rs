@@ -24,7 +24,7 @@ const MOST_NEXT: usize = 128;
 const MOST_NEXT_BYTES: usize = 64 << 10;
 const LONGEST_WAIT: Duration = Duration::from_millis(1);
 
-/// Number of steps written to the file before the state machine is asked for credit again.
+/// Number of steps written to the file before the state machine grants credit again.
 const ASK_EVERY: u32 = 64;
 
 /// The walk waits until the state machine accepts this many entries, so that it is not woken for

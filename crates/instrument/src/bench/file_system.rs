@@ -60,7 +60,7 @@ pub fn facts(path: &Path) -> Value {
 fn mount_of(table: &str, path: &Path) -> Option<Mount> {
     let mounts = table.lines().filter_map(parse);
     let beneath = mounts.filter(|mount| path.starts_with(&mount.point));
-    // Of equal mount points, `max_by_key` returns the last one, which hides the others.
+    // `max_by_key` returns the last of equal mount points, which hides the others.
     beneath.max_by_key(|mount| mount.point.len())
 }
 
@@ -102,7 +102,7 @@ fn unescaped(text: &str) -> String {
     text.replace("\\134", "\\")
 }
 
-/// Describes the block device; null if there is none.
+/// Describes the block device; null without one.
 fn device(number_of_it: &str) -> Value {
     let own = Path::new("/sys/dev/block").join(number_of_it);
     // A partition uses the queue of its disk.

@@ -63,7 +63,7 @@ pub(super) fn over_ssh(
         facts.software = Some(Ok(software.clone()));
     }
     if !named && software != Software::Same {
-        let why = "it needs longhaul on the far side";
+        let why = "it needs longhaul on the remote host";
         facts.outward = unknown(why);
         facts.inward = unknown(why);
         facts.options = unknown(why);
@@ -155,7 +155,7 @@ impl FarSide<'_> {
         for direction in [Direction::To, Direction::From] {
             if self.asks {
                 let why = format!(
-                    "{} the far side: not measured, because each login asks for a password",
+                    "{} the remote host: not measured, because each login asks for a password",
                     direction.name()
                 );
                 measured.push(Err(why));

@@ -129,7 +129,7 @@ pub fn not_checked(topic: &'static str, why: impl Into<String>) -> Finding {
 /// A fact, or the reason why it is unknown.
 pub type Known<T> = Result<T, String>;
 
-/// The longhaul program of the far side.
+/// The longhaul program of the remote host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Software {
     /// This release.
@@ -145,7 +145,7 @@ pub enum Software {
 /// Measurement of one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// `to` or `from` the far side.
+    /// `to` or `from` the remote host.
     pub direction: &'static str,
     /// Rate in bytes per second.
     pub bytes_per_second: f64,
@@ -188,23 +188,23 @@ pub struct Lead {
 /// All collected facts.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Description of the connection to the far side; `None` for this host.
+    /// Description of the connection to the remote host; `None` for this host.
     pub reached: Option<Known<String>>,
-    /// longhaul on the far side.
+    /// longhaul on the remote host.
     pub software: Option<Known<Software>>,
     /// Facts of this host.
     pub here: Known<HostFacts>,
     /// Facts of the far host; `None` for this host.
     pub far: Option<Known<HostFacts>>,
-    /// Connections from this host to the far side.
+    /// Connections from this host to the remote host.
     pub outward: Option<Known<Vec<Tried>>>,
-    /// Connections from the far side to this host.
+    /// Connections from the remote host to this host.
     pub inward: Option<Known<Inward>>,
-    /// True if the far side's system ends the processes of a login when the login ends.
+    /// True if the remote host's system ends the processes of a login when the login ends.
     pub mortal: bool,
     /// Permissions at a daemon; `None` without a daemon.
     pub rights: Option<Known<Rights>>,
-    /// Lead of the far side's clock.
+    /// Lead of the remote host's clock.
     pub clock: Option<Known<Lead>>,
     /// TCP options that both ends agreed on.
     pub options: Option<Known<Options>>,
@@ -235,8 +235,8 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     if facts.mortal {
         found.push(advice(
             "login",
-            "the far side ends what a login started when the login ends (KillUserProcesses)",
-            "run `loginctl enable-linger` on the far side",
+            "the remote host ends what a login started when the login ends (KillUserProcesses)",
+            "run `loginctl enable-linger` on the remote host",
         ));
     }
     found.extend(facts.rights.as_ref().map_or_else(Vec::new, rights));
@@ -247,10 +247,10 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
     for measured in &facts.measured {
         found.extend(path(measured));
     }
-    // A path belongs to the far side if there is one.
+    // A path belongs to the remote host if there is one.
     match &facts.far {
         Some(far) => {
-            found.extend(host(far, "the far side", true));
+            found.extend(host(far, "the remote host", true));
             found.extend(host(&facts.here, "this host", false));
         }
         None => found.extend(host(&facts.here, "this host", facts.reached.is_none())),
@@ -261,24 +261,24 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 fn software(known: &Known<Software>) -> Finding {
     let remedy = "--install-remote puts this release into the user's cache there";
     match known {
-        Ok(Software::Same) => good("longhaul", "the same release is on the far side"),
+        Ok(Software::Same) => good("longhaul", "the same release is on the remote host"),
         Ok(Software::Other(release)) => bad(
             "longhaul",
             format!(
-                "{release} is on the far side, and this is {}",
+                "{release} is on the remote host, and this is {}",
                 env!("CARGO_PKG_VERSION")
             ),
             remedy,
         ),
         Ok(Software::Absent) => bad(
             "longhaul",
-            "longhaul is not installed on the far side",
+            "longhaul is not installed on the remote host",
             remedy,
         ),
         Ok(Software::Broken(why)) => bad(
             "longhaul",
             format!("no session can be started: {why}"),
-            "try `longhaul --version` on the far side; name a binary with --remote-longhaul",
+            "try `longhaul --version` on the remote host; name a binary with --remote-longhaul",
         ),
         Err(why) => not_checked("longhaul", why.clone()),
     }
@@ -327,8 +327,8 @@ fn scaling(
         ),
         (false, _, Some(0)) => bad(
             "window scaling",
-            "the far side forbids windows above 64 KiB",
-            format!("sysctl -w {sysctl}=1 on the far side"),
+            "the remote host forbids windows above 64 KiB",
+            format!("sysctl -w {sysctl}=1 on the remote host"),
         ),
         (false, Some(_), Some(_)) => bad(
             "window scaling",
@@ -380,7 +380,7 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
         return vec![bad(
             "mtu",
             format!(
-                "{} the far side, connections open and then no data arrive: large packets seem to \
+                "{} the remote host, connections open and then no data arrive: large packets seem to \
                  be lost (an MTU black hole)",
                 measured.direction
             ),
@@ -392,7 +392,7 @@ fn path(known: &Known<Measured>) -> Vec<Finding> {
     let mut found = vec![good(
         "path",
         format!(
-            "{} the far side, {} with {} {}; round trip {:.1} ms, {:.1} ms under load; packets \
+            "{} the remote host, {} with {} {}; round trip {:.1} ms, {:.1} ms under load; packets \
              with {} bytes of data pass{}",
             measured.direction,
             rate(measured.bytes_per_second),
@@ -461,7 +461,7 @@ fn policer(measured: &Measured) -> Option<Finding> {
         advice(
             "policer",
             format!(
-                "{} the far side, a policer is suspected, or a very short queue: {:.2} % of the \
+                "{} the remote host, a policer is suspected, or a very short queue: {:.2} % of the \
                  segments were lost while the round trip showed no queue, and {} streams carried \
                  no more than one",
                 measured.direction,

@@ -52,14 +52,14 @@ pub(super) fn measured_of(
     for (session, streams) in sessions.into_iter().zip(STREAMS) {
         let seen = session.map_err(|stop| stop.text)?.seen;
         if !seen.saw_streams() {
-            let why = "the far side: there was no direct connection during the measurement";
+            let why = "the remote host: there was no direct connection during the measurement";
             return Err(format!("{} {why}", direction.name()));
         }
         if !seen.saw_data() {
             return Ok(nothing_arrived(direction, streams));
         }
         let trial = seen.trial(streams).ok_or_else(|| {
-            let why = "the far side: too few samples arrived; this host may be busy";
+            let why = "the remote host: too few samples arrived; this host may be busy";
             format!("{} {why}", direction.name())
         })?;
         least = [least, seen.least_rtt()]

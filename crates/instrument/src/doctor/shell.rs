@@ -1,4 +1,4 @@
-//! Collects facts through the shell of this host or of the far side, and reads its clock.
+//! Collects facts through the shell of this host or of the remote host, and reads its clock.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

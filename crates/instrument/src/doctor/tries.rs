@@ -1,4 +1,4 @@
-//! Tries to connect to addresses, from here and from the far side.
+//! Tries to connect to addresses, from here and from the remote host.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::findings::{Known, Options};
 /// Time after which an address counts as silent.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Tries all addresses of the far side in parallel.
+/// Tries all addresses of the remote host in parallel.
 pub(super) fn try_all(far: &Arc<RemoteEnd>) -> Vec<Tried> {
     let direct = far.candidates();
     std::thread::scope(|scope| {
@@ -68,7 +68,7 @@ pub(super) fn opening_of(error: &TlsError) -> Opening {
     }
 }
 
-/// Returns the far side's results for this host's addresses.
+/// Returns the remote host's results for this host's addresses.
 pub(super) fn try_inward(
     far: &Arc<RemoteEnd>,
     transfer: &Transfer,
@@ -80,7 +80,7 @@ pub(super) fn try_inward(
         );
     }
     let calls = far.try_inward(transfer, TOLD_WITHIN + PATIENCE);
-    let calls = calls.ok_or("the far side did not report on this host's ports")?;
+    let calls = calls.ok_or("the remote host did not report on this host's ports")?;
     Ok(Inward {
         tried: calls.iter().filter_map(tried_of).collect(),
         own: interface_addresses().unwrap_or_default(),
@@ -88,7 +88,7 @@ pub(super) fn try_inward(
     })
 }
 
-/// Returns the far side's result for one address.
+/// Returns the remote host's result for one address.
 fn tried_of(call: &Call) -> Option<Tried> {
     let cause = call.cause.clone();
     let opening = match call.look {

@@ -148,7 +148,7 @@ pub struct RoundTrips {
 }
 
 impl PathResult {
-    /// Returns the quantiles of round-trip times; `None` if there are none.
+    /// Returns the quantiles of round-trip times, if there are any.
     pub fn distribution(&self) -> Option<RoundTrips> {
         let ascending = sorted(&self.round_trips);
         Some(RoundTrips {
@@ -159,7 +159,7 @@ impl PathResult {
         })
     }
 
-    /// Returns the minimum round-trip time; 0 if there is none.
+    /// Returns the minimum round-trip time; 0 without round trips.
     pub fn least(&self) -> Duration {
         let least = self.distribution().map_or(0.0, |found| found.least);
         Duration::try_from_secs_f64(least).unwrap_or_default()

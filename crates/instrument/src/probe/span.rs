@@ -38,7 +38,7 @@ impl Span {
         if now < until {
             return Some(until - now);
         }
-        // The far side sends its observations four times a second, or less often if it is
+        // The other end sends its observations four times a second, or less often if it is
         // busy.
         let trial = seen.trial(self.streams);
         let is_enough = trial.is_some_and(|trial| trial.most_streams >= self.streams as usize);

@@ -282,8 +282,8 @@ impl Made<'_> {
         }
     }
 
-    /// Returns a port. In a lab every port is free; on this host the kernel is asked for
-    /// one.
+    /// Returns a port. In a lab every port is free; on this host the kernel
+    /// chooses one.
     fn port(&self, number: usize) -> u16 {
         let own = FIRST_PORT + number as u16;
         if self.cell.path.lab.is_some() {

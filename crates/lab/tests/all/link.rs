@@ -93,7 +93,7 @@ impl WaitingRoom {
         }
         let mut occupied: f64 = self.waiting.iter().map(|(_, wire)| wire).sum();
         if let Some((leaves, wire)) = self.waiting.front() {
-            // Of the packet being sent, only the unsent part counts.
+            // Only the unsent part of the packet in transmission counts.
             occupied -= wire - ((leaves - now) * self.bytes_a_second).min(*wire);
         }
         let room = self.limit - occupied - wire;

@@ -105,7 +105,7 @@ impl Wildcard {
         places.has(self.tokens.len())
     }
 
-    /// Adds the places that a place reaches with this byte. Returns false if there are none.
+    /// Adds the places that a place reaches with this byte. Returns false without such places.
     fn step(&self, next: &mut Places, place: usize, byte: u8) -> bool {
         let (stays, goes) = match self.tokens.get(place) {
             Some(Token::Byte(wanted)) => (false, *wanted == byte),

@@ -475,7 +475,7 @@ impl Receiver {
         (!checkpoints.is_empty()).then_some(StorageJob::Checkpoint(checkpoints))
     }
 
-    /// Takes all written blocks of a file into a checkpoint; `None` if there are none.
+    /// Takes all written blocks of a file into a checkpoint, if there are any.
     pub(super) fn take_checkpoint(&mut self, id: EntryId) -> Option<Checkpoint> {
         let blocks = self.take_dirty(id);
         let file = self.files.get_mut(&id).filter(|_| !blocks.is_empty())?;

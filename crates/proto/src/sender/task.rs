@@ -86,7 +86,7 @@ pub enum Supply {
 
 /// Source of tasks: the walk of a tree ([`Walk`](super::Walk)), or a queue.
 pub trait Work {
-    /// Returns the next task; `None` if there is none now.
+    /// Returns the next task, if there is one now.
     fn next_task(&mut self) -> Option<Task>;
 
     /// Handles a result of a task.

@@ -205,8 +205,8 @@ impl Walk {
         self.left_out.with_held(self.held)
     }
 
-    /// Handles the acceptance of the session. If the destination is empty, no entries are asked
-    /// for.
+    /// Handles the acceptance of the session. If the destination is empty, the sender asks no
+    /// questions about entries.
     pub(super) fn handle_welcome(&mut self, asks: bool) {
         if asks || !self.settings.asks {
             return;

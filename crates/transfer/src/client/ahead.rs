@@ -100,7 +100,7 @@ impl Ahead {
         self.shared.changed.notify_all();
     }
 
-    /// Returns a connection that is ready within `patience`, or `None` if there is none.
+    /// Returns a connection that is ready within `patience`, if there is one.
     pub fn take(&self, patience: Duration) -> Option<Stream> {
         let until = Instant::now() + patience;
         let mut state = self.lock();

@@ -274,7 +274,7 @@ impl Daemon {
     fn vouch(&self, vouch: &Vouch, stream: &Stream) -> Result<Vouched, Refused> {
         let principals = self.principals();
         if self.client.is_some() {
-            let text = "this is the far side of one session, and lets nobody else in";
+            let text = "this is the remote host of one session, and lets nobody else in";
             return Err(refused(Refusal::Malformed, text));
         }
         // A host that was vouched for cannot vouch for others.

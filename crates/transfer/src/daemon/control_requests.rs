@@ -148,7 +148,7 @@ impl Daemon {
         visitor: &mut Visitor,
     ) -> Result<Came, Refused> {
         let Some(jobs) = &self.jobs else {
-            let text = "this is the far side of one session, and runs no jobs";
+            let text = "this is the remote host of one session, and runs no jobs";
             return Err(refused(Refusal::Malformed, text));
         };
         let principals = self.principals();

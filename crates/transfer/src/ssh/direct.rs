@@ -47,12 +47,12 @@ const FAILURES: u32 = 8;
 const NO_STREAM: &str = "no direct stream opens";
 
 /// Message if only the remote end can connect and multipath TCP was requested.
-const INWARD_IS_SINGLE: &str = "--mptcp: the far side connects to this host, which it does with \
+const INWARD_IS_SINGLE: &str = "--mptcp: the remote host connects to this host, which it does with \
     plain TCP: let connections from here to its ports (--ports) through, or leave --mptcp out";
 
 /// Message if only ssh can connect and multipath TCP was requested.
 const SSH_IS_SINGLE: &str = "--mptcp: no stream opens beside ssh, so that everything goes through \
-    ssh's own connections, which are plain TCP: let connections from here to the far side's ports \
+    ssh's own connections, which are plain TCP: let connections from here to the remote host's ports \
     (--ports) through, or leave --mptcp out";
 
 /// Direction in which direct streams open.
@@ -391,7 +391,7 @@ impl Direct {
             transfer.want_calls(1);
         }
         let stream = callbacks.take(patience);
-        let stream = stream.ok_or_else(|| "the far side did not connect".to_owned())?;
+        let stream = stream.ok_or_else(|| "the remote host did not connect".to_owned())?;
         if self.tcp.multipath && !self.single.swap(true, Ordering::Relaxed) {
             say(INWARD_IS_SINGLE);
         }

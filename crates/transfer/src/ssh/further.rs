@@ -247,7 +247,7 @@ impl Further {
 
     fn log_in(&self) -> Result<(Stream, SshProcess), DialError> {
         let Some(channel) = &self.channel else {
-            let text = "the far side takes no further channels";
+            let text = "the remote host takes no further channels";
             return Err(DialError::Refused(text.to_owned()));
         };
         let ways = self.start.ways();

@@ -152,7 +152,7 @@ const PLACES: [&str; 3] = ["", "../lib/longhaul", "../dist"];
 fn binary_for(system: Option<&str>) -> Result<PathBuf, Stop> {
     let own = std::env::current_exe().map_err(|error| Stop::because(Exit::Local, error))?;
     if let Some(other) = system.filter(|system| !system.starts_with("Linux ")) {
-        let text = format!("longhaul runs on Linux, and the far side is {other}");
+        let text = format!("longhaul runs on Linux, and the remote host is {other}");
         return Err(Stop::new(Exit::Connection, text).that_stays());
     }
     let uname = rustix::system::uname();
@@ -161,13 +161,13 @@ fn binary_for(system: Option<&str>) -> Result<PathBuf, Stop> {
     let machine = machine.map_or(here.as_str(), |(_, machine)| machine);
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if machine.is_empty() || !machine.bytes().all(is_word) {
-        let text = format!("the far side names no machine, but {machine:?}");
+        let text = format!("the remote host names no machine, but {machine:?}");
         return Err(Stop::new(Exit::Connection, text).that_stays());
     }
     let own_is_static = cfg!(target_env = "musl");
     choose(&own, machine, machine == here, own_is_static).ok_or_else(|| {
         let text = format!(
-            "the far side is {machine}, and there is no longhaul-{machine} beside {}: `make dist` \
+            "the remote host is {machine}, and there is no longhaul-{machine} beside {}: `make dist` \
              makes a binary for each machine; put it there",
             own.display()
         );
@@ -457,7 +457,7 @@ pub(super) fn failed(
     let above = if said.trim().is_empty() {
         ""
     } else {
-        "; what the far side said is above"
+        "; what the remote host said is above"
     };
     let places: String = unfit
         .iter()

@@ -552,7 +552,7 @@ mod tests {
         // SAFETY: both numbers are valid for writing; the rest is left out.
         let opened = unsafe { libc::openpty(&mut near, &mut far, none, default, default.cast()) };
         assert_eq!(opened, 0);
-        // SAFETY: they were just opened, and belong to nobody else.
+        // SAFETY: this function just opened them and is their only owner.
         unsafe { (OwnedFd::from_raw_fd(near), OwnedFd::from_raw_fd(far)) }
     }
 

@@ -45,7 +45,7 @@ use crate::endpoint::SshRemote;
 use crate::settings::{ConnectionSettings, SshSettings};
 use crate::stop::{Exit, Stop};
 
-// tidy: long file because it is the life of one far side.
+// tidy: long file because it is the life of one remote end.
 
 /// Exit code of ssh if ssh itself failed.
 pub(super) const SSH_FAILED: i32 = 255;
@@ -114,7 +114,7 @@ fn unstarted((said, heard): (&str, &str), code: Option<i32>, ssh: &str) -> Strin
     };
     let last = heard.lines().rfind(|line| !line.trim().is_empty());
     let told = match last.map(|line| one_line(line.trim(), MAXIMUM_LOGGED_BYTES)) {
-        Some(line) => format!("the far side said \"{line}\""),
+        Some(line) => format!("the remote host said \"{line}\""),
         None => above.to_owned(),
     };
     match code {
@@ -123,17 +123,17 @@ fn unstarted((said, heard): (&str, &str), code: Option<i32>, ssh: &str) -> Strin
         }
         Some(SSH_FAILED) => {
             format!(
-                "ssh did not connect, or longhaul crashed on the far side ({exit}), and {told}: try \
+                "ssh did not connect, or longhaul crashed on the remote host ({exit}), and {told}: try \
                  `{ssh} -v true`, or replace the binary there with --install-remote"
             )
         }
         _ if said.trim().is_empty() => format!(
-            "longhaul did not start on the far side ({exit}), and {told}: a login shell such as \
+            "longhaul did not start on the remote host ({exit}), and {told}: a login shell such as \
              nologin, a start-up file of the shell that ends it, or a forced command (command= in \
              authorized_keys) keeps commands from being run there; try `{ssh} longhaul --version`"
         ),
         _ => format!(
-            "longhaul did not start on the far side ({exit}): {told}; try `{ssh} longhaul \
+            "longhaul did not start on the remote host ({exit}): {told}; try `{ssh} longhaul \
              --version`, or name the binary there with --remote-longhaul"
         ),
     }
@@ -478,7 +478,7 @@ impl RemoteEnd {
 
     fn absent(&self, system: &str) -> Stop {
         let text = format!(
-            "{}: there is no longhaul on the far side ({system}): install it with --install-remote, put \
+            "{}: there is no longhaul on the remote host ({system}): install it with --install-remote, put \
              the same release into its PATH, or name the file with --remote-longhaul",
             self.start.destination
         );
@@ -492,7 +492,7 @@ impl RemoteEnd {
         let connection = |text: String| Stop::new(Exit::Connection, format!("{host}: {text}"));
         match (silence, code) {
             (Silence::Noise, _) => connection(
-                "much came from the far side and no greeting of longhaul's: have its shell's \
+                "much came from the remote host and no greeting of longhaul's: have its shell's \
                  profile print nothing where there is no terminal"
                     .to_owned(),
             ),
@@ -525,7 +525,7 @@ impl RemoteEnd {
     pub fn dialer(self: &Arc<RemoteEnd>, opened: &Opened, transfer: &Arc<Transfer>) -> Dialer {
         let Some(beside) = self.beside.get() else {
             return Arc::new(|_, _, _| {
-                let text = "the far side's key cannot be read: both ends need the same release";
+                let text = "the remote host's key cannot be read: both ends need the same release";
                 Err(DialError::Refused(text.to_owned()))
             });
         };
@@ -796,7 +796,7 @@ mod tests {
                 "motd\n",
                 "x\x1b[2J\n",
                 Some(1),
-                &["the far side said \"x\u{fffd}[2J\""],
+                &["the remote host said \"x\u{fffd}[2J\""],
             ),
         ] {
             let text = unstarted((said, heard), code, "ssh host");

@@ -89,7 +89,7 @@ impl Route {
                 vec![format!("direct connections, opened from here to {address}")]
             }
             Way::Inward => {
-                vec!["direct connections, opened from the far side to here".to_owned()]
+                vec!["direct connections, opened from the remote host to here".to_owned()]
             }
             Way::Closed(reasons) => self.over_ssh(reasons),
         };
@@ -132,7 +132,7 @@ impl Route {
         let direct = matches!(self.way, Way::Outward(_) | Way::Inward);
         if direct && self.mortal {
             lines.push(
-                "the far side ends what a login started when the login ends (KillUserProcesses): the \
+                "the remote host ends what a login started when the login ends (KillUserProcesses): the \
                  ssh must live as long as the copy; `loginctl enable-linger` there changes that"
                     .to_owned(),
             );

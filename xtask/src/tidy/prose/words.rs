@@ -30,7 +30,7 @@ const PHRASES: [Phrase; 41] = [
     ("beside them", "write \"next to them\" or \"in addition\""),
     ("beside each other", "write \"in parallel\""),
     ("beside the way", "write \"in addition\""),
-    ("over there", "write \"on the far side\""),
+    ("over there", "write \"on the remote host\""),
     ("shall", "write \"must\", \"should\" or \"will\""),
     ("but for", "write \"except\""),
     ("save for", "write \"except\""),

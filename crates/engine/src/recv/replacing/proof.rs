@@ -79,7 +79,7 @@ impl Receiving<'_> {
         ensure().map_err(|failure| Failure::new(failure.kind, format!("{at}: {}", failure.text)))
     }
 
-    /// Returns the proof for a scope. The other end is asked at most once for each.
+    /// Returns the proof for a scope. It asks the other end at most once for each scope.
     fn proof_of(
         &self,
         proofs: &mut BTreeMap<Scope, Result<(), Failure>>,

@@ -32,14 +32,14 @@ pub struct Tried {
     pub opening: Opening,
 }
 
-/// Connections from the far side to this host.
+/// Connections from the remote host to this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inward {
-    /// Results of the far side for each address of this host.
+    /// Results of the remote host for each address of this host.
     pub tried: Vec<Tried>,
     /// Addresses of this host.
     pub own: Vec<IpAddr>,
-    /// Address of this host as seen by the far side.
+    /// Address of this host as seen by the remote host.
     pub seen: Option<IpAddr>,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn outward(known: &Known<Vec<Tried>>) -> Vec<Finding> {
     if tried.is_empty() {
         return vec![not_checked(
             TOPIC,
-            "the far side names no address to connect to",
+            "the remote host names no address to connect to",
         )];
     }
     let open = tried.iter().any(|tried| tried.opening == Opening::Open);
@@ -109,10 +109,10 @@ pub(super) fn inward(known: &Known<Inward>) -> Vec<Finding> {
     let found = inward.tried.iter().map(|tried| {
         let address = tried.address;
         let Some((mut text, mut remedy)) = seen_from_there(tried) else {
-            return good(TOPIC, format!("the far side connects to {address} here"));
+            return good(TOPIC, format!("the remote host connects to {address} here"));
         };
         if inward.seen == Some(address.ip()) && !inward.own.contains(&address.ip()) {
-            text += "; the far side sees this host at that address, which no interface of this host has (NAT)";
+            text += "; the remote host sees this host at that address, which no interface of this host has (NAT)";
             remedy = "forward a range to this host, and name it with --ports";
         }
         // One open address is enough. Most copies connect outward.
@@ -125,34 +125,36 @@ pub(super) fn inward(known: &Known<Inward>) -> Vec<Finding> {
     found.collect()
 }
 
-/// Describes how an address of this host appears to the far side, with a remedy; `None`
+/// Describes how an address of this host appears to the remote host, with a remedy; `None`
 /// if it is open.
 fn seen_from_there(Tried { address, opening }: &Tried) -> Option<(String, &'static str)> {
     Some(match opening {
         Opening::Open => return None,
         Opening::Reset(cause) => (
-            format!("{address} here refuses the far side's connection ({cause})"),
+            format!("{address} here refuses the remote host's connection ({cause})"),
             "open a range of ports in this host's firewall, and name it with --ports",
         ),
         Opening::Silent(waited) => (
             format!(
-                "{address} here is silent to the far side ({:.0} s)",
+                "{address} here is silent to the remote host ({:.0} s)",
                 waited.as_secs_f64()
             ),
             "a firewall drops it, or the address belongs to another network there: have a range of ports opened, \
              and name it with --ports",
         ),
         Opening::Unreachable(cause) => (
-            format!("no way leads from the far side to {address} here ({cause})"),
+            format!("no way leads from the remote host to {address} here ({cause})"),
             "a private address, or a missing route there: give this host a reachable address",
         ),
         Opening::WrongHost(cause) => (
-            format!("another host answers the far side at {address} ({cause})"),
+            format!("another host answers the remote host at {address} ({cause})"),
             "another host there has the same private address, or a proxy is between: give this \
              host a unique address",
         ),
         Opening::Stalled(cause) => (
-            format!("{address} here accepts the far side's connection and then stalls ({cause})"),
+            format!(
+                "{address} here accepts the remote host's connection and then stalls ({cause})"
+            ),
             "large packets may be lost (an MTU black hole): sysctl -w net.ipv4.tcp_mtu_probing=1 at \
              both ends, and let firewalls pass ICMP \"fragmentation needed\"",
         ),

@@ -1,4 +1,4 @@
-//! Findings about the place for longhaul on the far side, and its maximum running time
+//! Findings about the place for longhaul on the remote host, and its maximum running time
 //! there.
 
 use longhaul_units::ByteCount;
@@ -72,7 +72,7 @@ fn time(facts: &HostFacts) -> Option<Finding> {
     let seconds: u64 = facts.get("cpu_seconds")?.parse().ok()?;
     Some(advice(
         "time",
-        format!("the far side ends a process after {seconds} s of processor time (ulimit -t)"),
+        format!("the remote host ends a process after {seconds} s of processor time (ulimit -t)"),
         "copy to or from the site's data transfer node; an interrupted copy resumes with the \
          same command",
     ))

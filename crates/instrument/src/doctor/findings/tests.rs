@@ -60,7 +60,7 @@ fn measured() -> Measured {
     }
 }
 
-/// Returns facts of a far side without any problem.
+/// Returns facts of a remote host without any problem.
 fn facts() -> Facts {
     Facts {
         reached: Some(Ok("ssh logs in".into())),
@@ -170,7 +170,7 @@ fn unknown_facts_give_no_good_finding() {
     let found = findings(&silent);
     let of_far = found
         .iter()
-        .filter(|one| one.text.contains("the far side: "));
+        .filter(|one| one.text.contains("the remote host: "));
     for finding in of_far {
         assert_eq!(finding.weight(), Weight::NotChecked, "{finding:?}");
     }
@@ -255,15 +255,15 @@ fn results_of_the_remote_end_are_reported_with_their_symptom() {
     for (opening, says) in [
         (
             Opening::Reset(cause()),
-            "refuses the far side's connection (why)",
+            "refuses the remote host's connection (why)",
         ),
         (
             Opening::Silent(Duration::from_secs(3)),
-            "silent to the far side (3 s)",
+            "silent to the remote host (3 s)",
         ),
         (
             Opening::Unreachable(cause()),
-            "no way leads from the far side",
+            "no way leads from the remote host",
         ),
         (Opening::WrongHost(cause()), "another host answers"),
         (Opening::Stalled(cause()), "stalls"),
@@ -344,7 +344,7 @@ fn window_scaling_is_forbidden_by_a_host_or_stripped_between() {
     for (here, far, text) in [
         (sound(), sound(), "something between strips"),
         (forbids(), sound(), "this host forbids"),
-        (sound(), forbids(), "the far side forbids"),
+        (sound(), forbids(), "the remote host forbids"),
     ] {
         let facts = Facts {
             here: Ok(here),
@@ -442,7 +442,7 @@ fn full_disks_file_systems_and_limits_are_reported() {
     ] {
         let flaw = flaw(&with(line), topic);
         assert!(flaw.text.contains(text), "{flaw:?}");
-        assert!(flaw.text.contains("the far side"), "{flaw:?}");
+        assert!(flaw.text.contains("the remote host"), "{flaw:?}");
         assert!(flaw.remedy().is_some());
     }
     // btrfs counts no inodes, and the space of a small file system may be nearly all

@@ -118,7 +118,7 @@ impl Tasks {
         })
     }
 
-    /// Returns the event of a file's durable bytes; `None` if there are none of this session.
+    /// Returns the event of a file's durable bytes, if there are any of this session.
     pub fn durable_event(&self, id: EntryId) -> Option<EntryEvent> {
         let tracked = self.get(id).filter(|tracked| tracked.share.durable > 0)?;
         Some(EntryEvent::Durable {

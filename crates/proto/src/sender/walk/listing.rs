@@ -32,7 +32,7 @@ impl Listing {
         self.entries.len() >= most || self.bytes >= LISTED_BYTES
     }
 
-    /// Removes and returns the entries; `None` if there are none.
+    /// Removes and returns the entries, if there are any.
     pub fn take(&mut self) -> Option<Vec<Entry>> {
         self.bytes = 0;
         let entries = std::mem::take(&mut self.entries);

@@ -58,7 +58,7 @@ impl SmallSegments {
         self.known()
     }
 
-    /// Lowers the limit to the next smaller size; false if there is none.
+    /// Lowers the limit to the next smaller size; false without one.
     pub fn shrink(&self) -> bool {
         let known = self.known().unwrap_or(u32::MAX);
         let next = SEGMENTS.into_iter().find(|bytes| *bytes < known);
