@@ -1266,7 +1266,7 @@ fn a_source_that_changes_is_never_mixed() {
         fs::read(pushing.landed().join("file")),
     );
     if finished.code == Some(0) {
-        assert_eq!(changes, 2, "it ended before it was changed");
+        assert_eq!(changes, 2, "the copy ended before the change");
         assert!(landed.unwrap() == vec![3; LENGTH / 2], "not the last state");
     } else {
         // Every write in place is a change, and there may be too many of them
@@ -1359,7 +1359,7 @@ fn a_destination_that_is_removed_is_named() {
         ]);
         let running = Running::start(command.arg(&source).arg(&to));
         let settled = |event: &Value| event["event"] == "durable" || event["event"] == "committed";
-        running.event(settled).expect("nothing was copied");
+        running.event(settled).expect("no file was copied");
         // Directories that the copy makes again are removed too.
         while directory.path().join("new").exists() {
             let _ = fs::remove_dir_all(directory.path().join("new"));

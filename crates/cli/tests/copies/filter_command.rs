@@ -228,7 +228,7 @@ fn filters_have_separate_flows_and_run_before_on_commit() {
     let summary = run(&mut command.with(&options)).expect(0).summary();
     let layers = summary["layers"].as_array().unwrap();
     let layer = layers.iter().find(|layer| layer["layer"] == "filter");
-    assert_eq!(layer.expect("a layer of its own")["flows"], 3);
+    assert_eq!(layer.expect("a separate layer")["flows"], 3);
     assert_eq!(contents(&to), upper(&from));
 }
 

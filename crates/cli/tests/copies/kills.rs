@@ -186,7 +186,10 @@ impl Told {
             }
         }
         let forgotten = before.keys().find(|path| !found.contains(*path));
-        assert!(!complete || forgotten.is_none(), "{forgotten:?} began anew");
+        assert!(
+            !complete || forgotten.is_none(),
+            "{forgotten:?} began from zero"
+        );
     }
 }
 

@@ -229,7 +229,10 @@ fn an_interrupt_ends_the_commands_with_the_copy() {
     let process = await_process(&pid);
     running.signal(Signal::INT);
     running.wait().expect(130);
-    assert!(test_kill_process(process).is_err(), "it is still there");
+    assert!(
+        test_kill_process(process).is_err(),
+        "the process still exists"
+    );
 }
 
 /// A second interrupt, or the close of the terminal, ends longhaul at once. It ends its commands

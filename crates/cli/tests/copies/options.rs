@@ -495,14 +495,18 @@ fn events_contain_kept_digests_without_reading_files() {
     });
     let running = Running::start(&mut pull());
     let is_committed = |event: &Value| event["event"] == "committed" && event["file"] == true;
-    running.event(is_committed).expect("it ended before");
+    running
+        .event(is_committed)
+        .expect("the copy ended too early");
     // Between two equal events of progress, no file is being committed.
     let last = std::cell::Cell::new(None);
     let stands_still = |event: &Value| {
         let moved = event["moved_bytes"].as_u64();
         event["event"] == "progress" && last.replace(moved) == moved
     };
-    running.event(stands_still).expect("it ended before");
+    running
+        .event(stands_still)
+        .expect("the copy ended too early");
     assert_eq!(running.kill().code, None);
     drop(killed);
     let finished = run(&mut pull()).expect(0);
@@ -974,7 +978,9 @@ fn stopped(stage: &Stage, proxy: &Proxy, command: &mut Command) -> Running {
         let _ = done.send(());
     });
     let limit = crate::support::process::limit();
-    stopped.recv_timeout(limit).expect("it ended before");
+    stopped
+        .recv_timeout(limit)
+        .expect("the copy ended too early");
     assert!(stage.path("root").exists());
     running
 }

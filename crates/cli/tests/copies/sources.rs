@@ -34,7 +34,10 @@ fn resume_elsewhere(copy: impl Fn(&[&str]) -> Command) {
     let limits = ["--json", "--bwlimit", "2MB/s", "--checkpoint", "1MiB"];
     let running = Running::start(&mut copy(&limits));
     let durable = running.event(|event| event["event"] == "durable");
-    assert!(durable.is_some(), "it ended before something was durable");
+    assert!(
+        durable.is_some(),
+        "the copy ended before any data were durable"
+    );
     running.kill();
     let finished = run(&mut elsewhere(&copy(&["--json"]))).expect(0);
     let resumed = finished.events();
@@ -119,7 +122,10 @@ fn the_front_of_a_growing_file_is_copied() {
             let finished = while_growing(&source, b"one more line\n", || run(command));
             let there = fs::read(landed).unwrap();
             assert!(there.len() >= length, "{}", there.len());
-            assert!(fs::read(&source).unwrap().starts_with(&there), "no front");
+            assert!(
+                fs::read(&source).unwrap().starts_with(&there),
+                "the first part is missing"
+            );
             // A single read may see a consistent state of the file.
             if length > 1 << 20 || finished.code != Some(0) {
                 let size = format!("its first {} bytes", there.len());
@@ -161,7 +167,10 @@ fn a_daemon_sends_the_front_of_a_growing_file() {
     let kinds = kinds.iter().filter_map(|event| event["kind"].as_str());
     assert_eq!(kinds.collect::<Vec<_>>(), ["Grew"], "{finished:?}");
     let there = fs::read(local.join("log")).unwrap();
-    assert!(fs::read(&source).unwrap().starts_with(&there), "no front");
+    assert!(
+        fs::read(&source).unwrap().starts_with(&there),
+        "the first part is missing"
+    );
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn a_killed_paired_copy_resumes_and_has_only_stream_threads() {
     slow.args(["--bwlimit", "2MB/s"]);
     let running = Running::start(&mut slow);
     let durable = running.event(|event| event["event"] == "durable");
-    assert!(durable.is_some(), "it ended before it could be killed");
+    assert!(durable.is_some(), "the copy ended before the kill");
     for pid in [running.pid(), daemon.running().pid()] {
         let names = threads(pid);
         for layer in ["read", "compress", "decompress", "write"] {

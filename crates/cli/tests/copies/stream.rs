@@ -48,7 +48,7 @@ fn standard_input_becomes_a_file_and_standard_output_returns_it() {
     let mut there = daemon.command("cp");
     let (code, output, said) = fed(there.arg("-").arg(daemon.url("y.tar")), &data);
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!(output, b"", "nothing but data goes to standard output");
+    assert_eq!(output, b"", "only data go to standard output");
     let digest = blake3_of(&data);
     assert!(
         said.contains(&digest) && said.contains("copied: 1 file,"),
@@ -301,7 +301,7 @@ fn a_full_disk_is_reported_once() {
     let done = run(command.args(["--mount", "sh", "-c", &script]))
         .expect(2)
         .says(&["full: cannot write: No space left", "free some room"]);
-    assert_eq!(done.output, b"", "nothing is left");
+    assert_eq!(done.output, b"", "files are left");
     assert_eq!(
         done.errors.matches("longhaul: ").count(),
         1,

@@ -439,7 +439,10 @@ fn copy_cut(lan: &Lan, copy: &mut Command) {
         *channels.borrow_mut() = lan.processes("here", "--join");
         moved(event).is_some() && !channels.borrow().is_empty()
     });
-    assert!(joined.is_some(), "it ended before");
+    assert!(
+        joined.is_some(),
+        "the copy ended before the channels joined"
+    );
     for channel in channels.into_inner() {
         // The process may have ended in the meantime.
         let _ = kill_process(channel, Signal::KILL);

@@ -211,7 +211,10 @@ fn connections_that_are_lost_are_replaced() {
     });
     copy_by(&site, &proxy).expect(0);
     assert!(!proxy.disarm());
-    assert!(proxy.take_passed() > 12 << 20, "it went elsewhere");
+    assert!(
+        proxy.take_passed() > 12 << 20,
+        "the data took another route"
+    );
     tree::assert_same(&data, &site.root("two").join("data"));
     assert_no_leftovers(&site.root("two"));
 }
@@ -388,7 +391,7 @@ fn data_to_a_daemon_through_this_host_are_encrypted() {
     let text = line.repeat((4 << 20) / line.len());
     std::fs::write(&file, &text).unwrap();
     let is_read = |record: &[u8]| {
-        assert!(record.len() > text.len() / 2, "it went elsewhere");
+        assert!(record.len() > text.len() / 2, "the data took another route");
         let line = line.as_bytes();
         record.windows(line.len()).any(|bytes| bytes == line)
     };

@@ -297,7 +297,7 @@ fn a_daemon_is_described_by_the_facts_that_it_reports() {
     let may_not = &of(&done, "rights")[1];
     assert!(may_not["text"].as_str().unwrap().contains("not delete"));
     let left = std::fs::read_dir(place.path()).unwrap().count();
-    assert_eq!(left, 0, "it leaves nothing");
+    assert_eq!(left, 0, "doctor left files");
 }
 
 #[test]

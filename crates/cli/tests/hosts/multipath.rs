@@ -151,7 +151,7 @@ fn a_copy_continues_if_one_path_is_cut() {
         };
         let running = Running::start(&mut trial.push(&["--mptcp", "--checkpoint", "2MiB"]));
         let begun = running.event(|event| event["event"] == "durable");
-        assert!(begun.is_some(), "it ended before the cut");
+        assert!(begun.is_some(), "the copy ended before the cut");
         trial.wires.cut(wire);
         let cut = trial.wires.sent();
         let finished = running.wait().expect(0);

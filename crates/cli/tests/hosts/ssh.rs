@@ -339,7 +339,7 @@ fn install_remote_installs_longhaul() {
     assert_eq!(
         mode(&file.permissions()) & 0o777,
         0o644,
-        "its own umask counts"
+        "the umask of the remote shell applies"
     );
     let mut again = sshd.command_of(&binary, "cp");
     let again = run(again.args(["zero:1MiB", "dtn:other"])).expect(0);

@@ -26,7 +26,7 @@ fn assert_logins(sshd: Sshd, expected: usize) {
     assert_eq!(
         log.matches("[preauth]").count(),
         0,
-        "nobody was refused: {log}"
+        "the log has no refusal: {log}"
     );
 }
 

@@ -44,7 +44,7 @@ fn data_leave_at_most_two_round_trips_after_a_login_through_the_same_master() {
         relay.passed().answered
     });
     let login = logins.min().unwrap();
-    assert!(login >= 1, "nothing went through the relay");
+    assert!(login >= 1, "no data went through the relay");
     let copies = (0..TRIES).map(|_| {
         relay.begin(DATA_BYTES);
         let mut copy = sshd.command("cp");

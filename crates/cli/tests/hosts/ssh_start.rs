@@ -123,7 +123,7 @@ impl Between for Listening {
 
     fn before_the_welcome(&mut self) {
         let waited = self.connected.1.recv_timeout(Duration::from_secs(60));
-        waited.expect("nobody connected before the session was open");
+        waited.expect("no connection opened before the session");
     }
 
     /// Blocks may all go there.
@@ -210,7 +210,7 @@ fn copy_through(between: impl Between + 'static) -> (bool, Vec<String>) {
 #[test]
 fn the_first_block_waits_only_for_the_greeting_and_the_welcome() {
     let (came, runs) = copy_through(Unheard);
-    assert!(came, "no block left the near side");
+    assert!(came, "no block left the local end");
     // With a master, the other two commands run on this host only, and no other data cross the
     // network before the session.
     let [configured, asked, session, further @ ..] = &runs[..] else {

@@ -48,7 +48,11 @@ fn explain_prints_the_forecast_and_then_the_outcome() {
         .iter()
         .find(|event| event["event"] == "plan")
         .unwrap();
-    assert_eq!(plan["seconds"], Value::Null, "nobody has looked: {plan}");
+    assert_eq!(
+        plan["seconds"],
+        Value::Null,
+        "the dataset is not known yet: {plan}"
+    );
     assert!(plan["rate_bytes_per_second"]["likely"].is_f64(), "{plan}");
     let summary = done.summary();
     let explained = &summary["plan"];

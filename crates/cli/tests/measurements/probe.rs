@@ -91,7 +91,11 @@ fn a_path_is_measured_in_both_directions_and_recorded() {
 fn check_trials(trials: &[Value]) {
     let number = |trial: &Value, name: &str| trial[name].as_u64().unwrap();
     let streams: Vec<u64> = trials.iter().map(|t| number(t, "streams")).collect();
-    assert_eq!(streams, [1, 2, 2, 1], "each round begins with another one");
+    assert_eq!(
+        streams,
+        [1, 2, 2, 1],
+        "each round begins with another number of streams"
+    );
     for trial in trials {
         assert!(number(trial, "bytes") > 0, "{trial}");
         // The sender reported the segments that it sent, and the retransmitted ones among them.
@@ -155,7 +159,11 @@ fn check_records(records: &Path) {
     let profile = longhaul_with(&profile).output();
     let profile: Value = serde_json::from_slice(&profile.unwrap().stdout).unwrap();
     let memory = profile["memory"].as_array().unwrap();
-    assert_eq!(memory.len(), 5, "four of its own and iperf3's: {profile}");
+    assert_eq!(
+        memory.len(),
+        5,
+        "four of the probe and one of iperf3: {profile}"
+    );
 }
 
 /// A sweep over a real path to a daemon, which is on this host.
@@ -192,7 +200,7 @@ fn a_probe_is_the_reference_of_a_sweep_over_the_same_path() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(runs.len(), 3, "a warm-up and two");
+    assert_eq!(runs.len(), 3, "one warm-up and two runs");
     for record in &runs {
         assert_eq!(record["outcome"]["ended"], "done", "{record}");
         // The daemon's address identifies the streams of the transfer.
@@ -302,5 +310,8 @@ fn records_are_added_to_an_append_only_file() {
     chmod(&records, 0o444);
     let finished = run(&mut without_override(&command));
     let finished = finished.expect(6).says(&["runs.jsonl", "denied"]);
-    assert!(finished.output.is_empty(), "measured in vain");
+    assert!(
+        finished.output.is_empty(),
+        "the probe measured although the file is unwritable"
+    );
 }

@@ -229,7 +229,11 @@ fn the_fastest_configurations_are_measured_again_at_the_end() {
         .collect();
     made.sort_unstable();
     made.dedup();
-    assert_eq!(made.len(), 6, "three in each of two rounds: {made:?}");
+    assert_eq!(
+        made.len(),
+        6,
+        "expected three runs in each of two rounds: {made:?}"
+    );
     assert!(sweep().contains("nothing is left to run"));
     tell_which_is_left_again(&file, &output);
     let mut profile = longhaul_with(&["profile"]);

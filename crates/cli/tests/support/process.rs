@@ -112,7 +112,7 @@ impl Running {
                 return;
             }
         }
-        panic!("it did not say {text:?}");
+        panic!("standard error lacks {text:?}");
     }
 
     /// Waits for a value as long as the process works, so that the speed of the host does not

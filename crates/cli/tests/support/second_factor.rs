@@ -60,7 +60,11 @@ pub fn await_end(process: Pid) {
         tv_nsec: 0,
     };
     let mut polled = [PollFd::new(&held, PollFlags::IN)];
-    assert_eq!(poll(&mut polled, Some(&most)), Ok(1), "it did not end");
+    assert_eq!(
+        poll(&mut polled, Some(&most)),
+        Ok(1),
+        "the process did not end"
+    );
 }
 
 /// The command of the PAM module for one-time codes.

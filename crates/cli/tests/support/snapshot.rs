@@ -91,7 +91,7 @@ impl Snapshot {
             .filter(|path| !self.entries.contains_key(*path))
             .collect();
         assert!(strange.is_empty(), "too many: {strange:?}");
-        assert_eq!(there.len(), self.entries.len(), "something is missing");
+        assert_eq!(there.len(), self.entries.len(), "entries are missing");
         for path in &there {
             let whole = copy.join(path);
             self.assert_entry(path, &whole, &fs::symlink_metadata(&whole).unwrap());

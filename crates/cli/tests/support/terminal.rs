@@ -61,7 +61,11 @@ impl Terminal {
     #[track_caller]
     pub fn await_words(&mut self, text: &str) {
         while !self.shown.contains(text) {
-            assert!(self.hear(), "it did not show {text:?}: {}", self.shown);
+            assert!(
+                self.hear(),
+                "the terminal did not show {text:?}: {}",
+                self.shown
+            );
         }
     }
 
@@ -78,7 +82,7 @@ impl Terminal {
                 true
             }
             Err(RecvTimeoutError::Disconnected) => false,
-            Err(RecvTimeoutError::Timeout) => panic!("it stands still: {}", self.shown),
+            Err(RecvTimeoutError::Timeout) => panic!("the process stalled: {}", self.shown),
         }
     }
 
