@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gets_no_smaller_is_left_as_it_was() {
+    fn incompressible_data_are_left_unchanged() {
         let mut random = longhaul_units::Random::new(2);
         let noise = random.bytes(300_000);
         let with = Shuffle {
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_does_not_grow_beyond_what_was_announced() {
+    fn a_decompression_bomb_is_bounded_by_the_announced_size() {
         let zeros = vec![0; 64 << 20];
         let (mut encoder, mut decoder) = (Encoder::new().unwrap(), Decoder::new().unwrap());
         for codec in [Codec::Zstd { level: 3 }, Codec::Lz4] {

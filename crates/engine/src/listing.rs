@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn each_directory_is_in_byte_order_before_what_it_holds() {
+    fn a_directory_is_listed_in_byte_order_before_its_contents() {
         let place = tempfile::tempdir().unwrap();
         for directory in ["b", "b/deep", "a b", "a"] {
             std::fs::create_dir_all(place.path().join(directory)).unwrap();
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_is_told_by_its_name_and_what_is_missing_is_named() {
+    fn a_file_is_listed_by_its_name_and_a_missing_path_is_named() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("file"), "12345").unwrap();
         let path = place.path().join("file");
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pattern_stands_for_is_told_with_its_way_there() {
+    fn matches_of_a_pattern_are_listed_with_their_paths() {
         let place = tempfile::tempdir().unwrap();
         for directory in ["data/run1/deep", "data/run2", "data/other"] {
             std::fs::create_dir_all(place.path().join(directory)).unwrap();
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beyond_a_root_is_told() {
+    fn paths_outside_of_a_root_are_not_listed() {
         let (outside, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         std::fs::write(outside.path().join("secret"), "").unwrap();
         std::os::unix::fs::symlink(outside.path(), root.path().join("link")).unwrap();
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_wants_no_more_is_told_no_more() {
+    fn a_listing_ends_when_its_receiver_stops() {
         let place = tempfile::tempdir().unwrap();
         for name in ["a", "b", "c"] {
             std::fs::write(place.path().join(name), "").unwrap();

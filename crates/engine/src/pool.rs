@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_half_of_a_codec_that_is_not_used_comes_back() {
+    fn the_unused_half_of_a_codec_is_returned() {
         let (before, after) = BufferPool::pair(ByteCount(4 * 2 * PAGE as u64), PAGE);
         let tick = |count| (0..count).for_each(|_| after.handle_tick());
         drop(after.take());
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn who_no_longer_needs_a_buffer_gets_none() {
+    fn a_waiter_that_no_longer_needs_a_buffer_stops_waiting() {
         let pool = BufferPool::new(ByteCount(1), 4096);
         let held = pool.take().unwrap();
         let mut asked = 0;
@@ -505,7 +505,7 @@ mod tests {
     }
 
     #[test]
-    fn the_budget_holds_and_one_buffer_there_always_is() {
+    fn the_budget_is_kept_with_at_least_one_buffer() {
         let pool = pages(3);
         let held: Vec<Buffer> = std::iter::from_fn(|| pool.try_take()).collect();
         assert_eq!(held.len(), 3);
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_gets_what_is_returned() {
+    fn a_waiter_gets_a_returned_buffer() {
         let pool = pages(1);
         let held = pool.take().unwrap();
         let (sender, receiver) = mpsc::channel();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_void_does_not_count() {
+    fn void_bytes_do_not_count() {
         let (mut account, mut share) = (Account::default(), Share::default());
         account.add_moved(&mut share, 50, 50);
         account.add_durable(&mut share, 50);

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_a_system_is_not_copied() {
+    fn attributes_of_a_system_are_not_copied() {
         use ExtendedKind::{Capability, Trusted, User};
         for (name, kind) in [
             ("user.a", Some(User)),

@@ -354,7 +354,7 @@ mod tests {
     use crate::shuffle::{Arrangement, ElementSize};
 
     #[test]
-    fn a_trailer_says_a_checksum_or_that_there_is_none() {
+    fn a_trailer_has_a_checksum_or_is_void() {
         let hash = std::array::from_fn(|at| at as u8);
         for checksum in [
             None,
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_proved_whole() {
+    fn a_proof_covers_the_whole_header() {
         let key = HeaderKey::new(Secret([7; 32]));
         let entry = |mode| Entry {
             id: EntryId(3),

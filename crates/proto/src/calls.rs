@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_within_the_bounds() {
+    fn new_calls_are_within_the_bounds() {
         let long = call(&"é".repeat(MAXIMUM_CAUSE_BYTES));
         assert_eq!(long.cause.len(), MAXIMUM_CAUSE_BYTES);
         assert!(are_valid(&vec![long; MAXIMUM_CALLS]));
     }
 
     #[test]
-    fn what_is_beyond_them_is_refused() {
+    fn calls_beyond_the_bounds_are_refused() {
         let mut wordy = call("");
         wordy.cause = "x".repeat(MAXIMUM_CAUSE_BYTES + 1);
         let mut nowhere = call("");

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn every_message_arrives_once_and_in_order_whatever_streams_die() {
+    fn every_message_arrives_once_and_in_order_when_streams_are_lost() {
         for seed in 0..200_u64 {
             let mut random = longhaul_units::Random::for_purpose(seed, 0);
             let mut random = move |bound: u64| random.below(bound);

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn every_flipped_bit_is_detected() {
         let frame = encode(FrameKind::Control, &(7_u64, "text"), 0).unwrap();
         let header = header_of(&frame).unwrap();
         assert_eq!(
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_bounded_before_anything_is_read() {
+    fn lengths_are_bounded_before_data_are_read() {
         let mut frame = encode(FrameKind::Block, &1_u64, 5).unwrap();
         frame[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         assert_eq!(header_of(&frame), Err(FrameError::Corrupt));

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn short_entries_go_many_to_a_frame_and_none_is_lost() {
+    fn many_short_entries_share_a_frame_without_loss() {
         let mut gathered = Gathered::default();
         let mut said = Vec::new();
         for number in 0..1500 {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_out_of_their_range_are_no_answer() {
+    fn numbers_out_of_range_are_refused() {
         let mut odd = entry(b"a", 0);
         odd.details.as_mut().unwrap().mode = 0o10000;
         assert!(!Listed::Entries(vec![odd]).is_valid());

@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn beneath_a_path_is_what_has_a_name_more() {
+    fn a_path_is_above_paths_with_further_names() {
         let above = |a: &[u8], b: &[u8]| {
             let [a, b] = [a, b].map(|path| TreePath::new(path).unwrap());
             a.is_above(&b)

@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_prints_a_secret() {
+    fn a_secret_is_never_printed() {
         assert!(!format!("{:?}", Secret([0x61; 32])).contains("97"));
     }
 }

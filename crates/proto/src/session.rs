@@ -176,7 +176,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn it_outlives_its_streams_for_the_stated_time() {
+    fn a_session_outlives_its_streams_for_its_time() {
         let mut session = Session::new(SECOND, Moment(0));
         assert!(session.handle_stream_up(StreamId(0)));
         assert!(session.handle_stream_up(StreamId(1)));

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_understood_again_and_in_order() {
+    fn names_of_pieces_are_parsed_and_in_order() {
         let parts = [
             StreamPart::Data(0),
             StreamPart::Data(255),

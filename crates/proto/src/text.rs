@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_text_is_hidden_and_what_is_read_is_not() {
+    fn characters_that_move_text_are_hidden_and_readable_ones_are_not() {
         for hidden in
             "\0\n\r\t\x1b\x7f\u{85}\u{200e}\u{200f}\u{2028}\u{202e}\u{2066}\u{2069}\u{feff}".chars()
         {

@@ -210,13 +210,13 @@ mod tests {
     }
 
     #[test]
-    fn what_shrinks_is_encoded_on_a_slow_path_and_what_does_not_is_left() {
+    fn compressible_data_are_encoded_on_a_slow_path_and_others_are_not() {
         assert!(moved(&mut Automatic::new(), 4.0) > 190);
         assert_eq!(moved(&mut Automatic::new(), 1.0), 0);
     }
 
     #[test]
-    fn nothing_is_worth_a_look_before_the_path_is_known() {
+    fn no_trial_is_made_before_the_path_is_known() {
         let mut automatic = Automatic::new();
         let mut first = look(0.1, 0.0);
         first.is_full = false;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_receiver_tells_of_decoding_counts() {
+    fn the_receivers_decoding_times_are_used() {
         let mut automatic = Automatic::new();
         moved(&mut automatic, 4.0);
         let mut told = look(60.0, 12e6);

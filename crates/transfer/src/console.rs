@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_said_is_one_short_line() {
+    fn text_of_other_programs_is_one_short_line() {
         assert_eq!(
             one_line("a\nlonghaul: b\x1b[2J", 200),
             "a\u{fffd}longhaul: b\u{fffd}[2J"
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn no_control_character_comes_to_a_terminal() {
+    fn no_control_character_reaches_a_terminal() {
         assert_eq!(harmless("a\x1b[2J\r\n\tb"), "a\u{fffd}[2J\u{fffd}\n\tb");
         let all: String = ('\0'..=char::MAX).collect();
         let moves = |c: char| is_hidden(c) && !matches!(c, '\n' | '\t');

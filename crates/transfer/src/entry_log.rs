@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_says_what_is_done_and_names_what_is_there_if_asked() {
+    fn a_log_describes_the_copy_and_names_unchanged_entries_on_request() {
         let begun = |operation| about(operation, false).beginning();
         assert_eq!(begun(Operation::Copy), "begun: data/ to host:mirror");
         assert!(begun(Operation::DryRun).ends_with("host:mirror (dry run)"));

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_ignored_is_read_as_the_kernel_tells_it() {
+    fn ignored_signals_are_read_from_the_kernel() {
         let status = "Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
         let set = ignored(status).unwrap();
         assert!(is_in(set, SIGHUP));

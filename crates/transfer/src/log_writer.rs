@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stands_still_stops_nobody() {
+    fn a_stalled_reader_blocks_no_writer() {
         let (reader, pipe) = io::pipe().unwrap();
         let writer = LogWriter::start(pipe, (false, lost_of_test)).unwrap();
         let line = [&[b'x'; 1000][..], b"\n"].concat();
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_no_failure() {
+    fn unwritable_lines_are_not_a_failure() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
         let writer = LogWriter::start(full.unwrap(), (false, lost_of_test)).unwrap();
         writer.push(b"a\n");

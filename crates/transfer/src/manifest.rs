@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_sorted_and_odd_names_are_kept() {
+    fn a_manifest_is_sorted_and_keeps_odd_names() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("manifest");
         let mut manifest = Manifest::new(file.clone(), "manifest".into()).unwrap();

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_takes_no_longer_than_a_stream_may_seem_to_stand_still() {
+    fn a_block_takes_less_time_than_a_stalled_stream() {
         for rate in [1000, 50_000, 1 << 20, 10_000_000, 10_000_000_000] {
             let limit = BandwidthLimit(rate);
             let block = limit.block_bytes(1 << 20);

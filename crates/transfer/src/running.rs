@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_asked_and_bound_at_its_socket() {
+    fn a_copy_answers_and_changes_its_rate_at_its_socket() {
         let place = tempfile::tempdir().unwrap();
         let control = Control::default();
         let own = std::process::id();
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_not_waited_for() {
+    fn a_silent_client_is_not_waited_for() {
         let (near, far) = UnixStream::pair().unwrap();
         drop(near);
         let told = || -> RunningCopy { unreachable!() };

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn data_that_repeat_get_smaller_in_any_number_of_threads() {
+    fn repetitive_data_compress_with_any_number_of_threads() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("text");
         std::fs::write(&file, b"all the same ".repeat(300_000)).unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_get_smaller_after_a_shuffle() {
+    fn arrays_compress_better_after_a_shuffle() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("field");
         let mut random = longhaul_units::Random::new(4);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn much_data_is_sampled_evenly_and_none_is_named() {
+    fn large_files_are_sampled_evenly_and_empty_ones_are_named() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("large");
         let mut data = vec![1; 8 << 20];

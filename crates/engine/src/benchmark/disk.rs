@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_moves_the_whole_file_and_leaves_nothing() {
+    fn every_method_moves_the_whole_file_and_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
         let mut disk = Disk::open(directory.path()).unwrap();
         for job in jobs() {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_and_its_budget_end_it() {
+    fn a_measurement_ends_at_a_signal_or_its_budget() {
         let directory = tempfile::tempdir().unwrap();
         let mut disk = Disk::open(directory.path()).unwrap();
         for job in jobs() {

@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_is_asked_as_others_are_and_nonsense_is_nothing() {
+    fn loopback_is_described_and_unknown_interfaces_are_not() {
         let asked = Asked::new().unwrap();
         let loopback = asked.interface("lo");
         assert_eq!((loopback.state, loopback.mtu), ("up", Some(65_536)));

@@ -103,7 +103,7 @@ mod tests {
     use longhaul_units::Random;
 
     #[test]
-    fn samples_have_kinds_and_get_smaller_as_they_do_in_a_copy() {
+    fn samples_have_the_kinds_and_ratios_of_a_copy() {
         let random = &mut Random::new(5);
         let field = (0..8192_u32).flat_map(|at| {
             let value = 300.0 + 20.0 * (f64::from(at) / 700.0).sin() + random.fraction();

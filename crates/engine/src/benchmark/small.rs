@@ -172,7 +172,7 @@ mod tests {
     ];
 
     #[test]
-    fn files_are_made_and_nothing_is_left() {
+    fn small_files_are_written_and_removed() {
         let directory = tempfile::tempdir().unwrap();
         let mut small = Small::prepare(directory.path()).unwrap();
         for job in JOBS {
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_left_is_removed_and_what_lives_is_not() {
+    fn leftovers_of_a_killed_run_are_removed_and_those_of_a_living_one_stay() {
         let directory = tempfile::tempdir().unwrap();
         let stale = directory.path().join(".longhaul-bench-1");
         fs::create_dir(&stale).unwrap();

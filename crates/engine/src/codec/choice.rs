@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_candidate_takes_more_memory_than_a_thread_is_said_to_have() {
+    fn no_candidate_uses_more_memory_than_a_thread_may() {
         // Above level 9, zstd's tables for 4 MiB need 32 MiB and more.
         let is_small = |codec: &Codec| !matches!(codec, Codec::Zstd { level: 10.. });
         assert!(CANDIDATES.iter().all(is_small));

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_say_their_elements() {
+    fn arrays_declare_their_element_size() {
         let numpy = |descr: &str| {
             let text = format!("{{'descr': {descr}, 'fortran_order': False, 'shape': (3,), }}\n");
             recognise(&[b"\x93NUMPY\x01\0v\0", text.as_bytes()].concat())
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_break_it() {
+    fn no_input_breaks_the_recognition() {
         let mut random = Random::new(3);
         let starts: [&[u8]; 4] = [b"\x93NUMPY", b"SIMPLE  =", b"CDF", b"BZh"];
         for round in 0..20_000 {

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_noise_are_none() {
+    fn text_and_noise_are_not_arrays() {
         let mut random = Random::new(6);
         let noise = random.bytes(SAMPLE_BYTES);
         assert_eq!(nature_of(&noise), Nature::Full);

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_filtered_comes_back_at_any_length() {
+    fn a_shuffle_is_reversible_at_any_length() {
         let mut random = Random::new(1);
         let mut room = Room::default();
         let lengths = (0..200).chain([CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 400_003]);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_bits_lie_where_the_format_says() {
+    fn bytes_and_bits_have_the_places_of_the_format() {
         let mut room = Room::default();
         let element = ElementSize::Four;
         // Eight elements 0x00000100 + n, little-endian.
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn smooth_fields_get_smaller_behind_a_filter() {
+    fn smooth_fields_compress_better_after_a_shuffle() {
         let field: Vec<u8> = (0..100_000)
             .flat_map(|n| (300.0 + (f64::from(n) / 5000.0).sin()).to_le_bytes())
             .collect();

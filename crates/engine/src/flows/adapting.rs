@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_as_there_is_work_for() {
+    fn the_number_of_flows_follows_the_work() {
         assert_eq!(numbers(8, &[0.5, 0.5, 0.8]), [1, 1, 1]);
         assert_eq!(numbers(8, &[0.0, 5.0, 5.0, 5.0, 5.0]), [1, 2, 4, 8, 8]);
         assert_eq!(numbers(8, &[2.5, 2.5, 2.5, 1.0]), [2, 4, 4, 2]);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_enough_stays() {
+    fn a_sufficient_number_of_flows_stays() {
         for tenths in 0..120 {
             let numbers = numbers(16, &[f64::from(tenths) / 10.0; 12]);
             assert_eq!(numbers[10], numbers[11], "{tenths}: {numbers:?}");
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_says_nothing() {
+    fn a_short_span_changes_no_number() {
         let mut adapting = Adapting::new(4);
         let moment = SPAN / 4;
         assert_eq!(adapting.handle_look(moment, moment), 1);

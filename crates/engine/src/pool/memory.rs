@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_zeroed_aligned_and_apart() {
+    fn pieces_are_zeroed_aligned_and_separate() {
         for bytes in [ALIGNMENT, 3 * ALIGNMENT, 1 << 20, 5 << 20, 40 << 20] {
             let mut pieces = reserve(bytes, 7, true);
             assert!(!pieces.is_empty() && pieces.len() <= 7, "{bytes}");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_by_itself_is_aligned_too() {
+    fn separately_reserved_memory_is_aligned_too() {
         let mut memory = own(2 * ALIGNMENT);
         let slice = memory.as_mut_slice(2 * ALIGNMENT);
         assert_eq!(slice.as_ptr().addr() % ALIGNMENT, 0);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_memory_there_are_no_more_buffers() {
+    fn without_memory_no_buffers_are_reserved() {
         // Larger than any address space.
         let bytes = 1 << 60;
         assert!(reserve(bytes, 3, false).is_empty());

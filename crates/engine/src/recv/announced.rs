@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_with_two_paths_has_none() {
+    fn an_entry_announced_with_two_paths_is_not_accepted() {
         for most in [0, 50] {
             let mut announced = Announced::holding(most);
             announced.note(&entry(7, file()));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_directory_nor_a_further_name_has_names() {
+    fn directories_and_hard_links_have_no_further_names() {
         let mut announced = Announced::default();
         let link = EntryKind::HardLink {
             target: path(0),

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn without_recursion_only_files_of_the_names_asked_for_come() {
+    fn without_recursion_only_files_with_requested_names_are_accepted() {
         let asked = asked(false, &["/data/src", "/data/run?/*.h5", "/data/[x"]);
         for path in ["src", "a.h5", "*.h5", "[x"] {
             assert!(asked.allows(&file(path)), "{path}");
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn with_recursion_trees_of_the_names_asked_for_come() {
+    fn with_recursion_trees_with_requested_names_are_accepted() {
         let asked = asked(true, &["src", "/data/run[12]"]);
         for path in ["src", "src/.bashrc", "run1/a/b", "run2"] {
             assert!(asked.allows(&file(path)), "{path}");
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_destination_itself_gets_nothing_unless_a_source_fills_it() {
+    fn the_destination_itself_is_changed_only_if_a_source_fills_it() {
         let end = Message::WalkEnd {
             entries: 1,
             left_out: Default::default(),
@@ -268,7 +268,7 @@ mod tests {
 
     /// The directory of a single file does not belong to the copy, so its names are not compared.
     #[test]
-    fn what_was_called_a_single_file_has_no_names() {
+    fn a_single_file_has_no_names_to_compare() {
         let names = |directory: Option<&str>| {
             Message::Names(vec![NamesOf {
                 directory: directory.map(|path| TreePath::new(path.as_bytes()).unwrap()),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn without_recursion_further_names_of_what_was_asked_for_come() {
+    fn without_recursion_hard_links_to_requested_names_are_accepted() {
         let asked = asked(false, &["a", "b"]);
         let name_of = |target: &str| {
             let target = TreePath::new(target.as_bytes()).unwrap();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_called_a_single_file_is_no_tree() {
+    fn an_announced_single_file_is_not_accepted_as_a_tree() {
         let single = asked(true, &["src"]).single_file(true);
         assert!(single.allows(&file("src")) && single.allows(&link("src")));
         assert!(!single.allows(&file("src/x")));

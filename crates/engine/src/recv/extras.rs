@@ -232,7 +232,7 @@ mod tests {
     use longhaul_storage::posix::PosixDirectory;
 
     #[test]
-    fn very_many_directories_that_are_still_compared_are_known() {
+    fn many_unfinished_directories_are_tracked() {
         let place = tempfile::tempdir().unwrap();
         let path = |text: String| TreePath::new(text.as_bytes()).unwrap();
         let extra = |number: usize| number.is_multiple_of(1000);

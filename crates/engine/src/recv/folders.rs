@@ -488,7 +488,7 @@ mod tests {
 
     /// Names in a deep directory are durable after its sync.
     #[test]
-    fn names_far_down_survive_a_crash() {
+    fn names_in_deep_directories_survive_a_crash() {
         let storage = ForgettingStorage::new();
         let folders = Folders::new(storage.root(), Arc::default());
         let depth = folders.most_depth() + 3;

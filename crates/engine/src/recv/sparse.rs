@@ -110,7 +110,7 @@ mod tests {
 
     /// Zeros that an earlier run wrote become holes.
     #[test]
-    fn zeros_that_are_there_are_freed() {
+    fn existing_zeros_become_holes() {
         let place = tempfile::tempdir().unwrap();
         let mut data = vec![0; 64 * HOLE_BYTES];
         data[..HOLE_BYTES].fill(7);

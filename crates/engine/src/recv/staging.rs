@@ -230,7 +230,7 @@ mod tests {
     /// If a writer cannot open more files, staged files are committed at once, and the writer waits
     /// for that, while other writers continue.
     #[test]
-    fn draining_commits_what_is_staged_and_waits_for_it() {
+    fn draining_commits_staged_files_and_waits_for_the_commit() {
         let folders = Folders::new(ForgettingStorage::new().root(), Arc::default());
         let staging = patient();
         let _another_writer = staging.write();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_waits_for_nothing_where_nothing_is_staged() {
+    fn draining_returns_at_once_without_staged_files() {
         patient().drain();
     }
 

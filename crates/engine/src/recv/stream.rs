@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_wait_that_directory_is_named() {
+    fn an_unusable_temporary_directory_is_named() {
         let stream = holding(Shared::default(), 0, "/nonexistent/tmp".into());
         let error = stream.put(5, b"early").unwrap_err();
         let text = failure_of("write", stream.shown(), &error).text;
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_any_order_leaves_in_one() {
+    fn pieces_in_any_order_are_written_in_order() {
         let data: Vec<u8> = (0..200_000_u32).map(|n| (n * 7 % 251) as u8).collect();
         for (most_in_memory, step) in [(0, 13), (10_000, 29), (1 << 20, 3)] {
             let output = Shared::default();
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_with_a_gap_is_not_whole() {
+    fn a_stream_with_a_gap_is_incomplete() {
         let stream = OrderedStream::new(Shared::default(), "-");
         stream.put(0, b"abc").unwrap();
         stream.put(5, b"xyz").unwrap();
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gets_its_name_when_it_is_whole_and_durable() {
+    fn a_file_gets_its_name_once_it_is_complete_and_durable() {
         let storage = ForgettingStorage::new();
         let stream = stream(&storage);
         stream.put(3, b"def").unwrap();
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_leaves_nothing() {
+    fn an_abandoned_stream_leaves_no_file() {
         let storage = ForgettingStorage::new();
         let dropped = stream(&storage);
         dropped.put(0, b"abc").unwrap();
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_no_place_for_a_stream() {
+    fn a_stream_does_not_replace_a_directory() {
         let storage = ForgettingStorage::new();
         storage.root().make_directory(b"sub", 0o755).unwrap();
         for path in [&b"sub"[..], b"sub/", b"", b".", b"x/.."] {

@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_cut_to_units() {
+    fn times_are_truncated_to_units() {
         let at = |seconds, nanoseconds| Timestamp {
             seconds,
             nanoseconds,

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn small_files_are_arrays_where_they_share_that() {
+    fn small_files_with_a_common_element_size_are_arrays() {
         let value = |at: u32| (300.0 + 20.0 * (f64::from(at) / 700.0).sin()).to_le_bytes();
         // The lengths of the files are not multiples of the element size.
         let file = |number: u32| (0..500).flat_map(move |at| value(at * 7 + number)).skip(3);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compressed_is_no_array_whatever_says_so() {
+    fn compressed_data_are_never_an_array() {
         let kinds = Kinds::default();
         let noise = Random::new(4).bytes(32 << 10);
         let numpy: &[u8] = b"\x93NUMPY\x01\0v\0{'descr': '<f8', 'shape': (3,), }\n";
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_says_of_elements_counts() {
+    fn the_users_element_size_takes_precedence() {
         let kinds = Kinds::default();
         let text = b"text ".repeat(7000);
         let four = Elements::of_bytes(4);

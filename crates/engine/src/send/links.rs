@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inode_of_which_all_names_came_is_forgotten() {
+    fn an_inode_is_removed_after_its_last_name() {
         let mut table = LinkTable::default();
         for number in 0..10 {
             table

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_that_went_away_is_noticed() {
+    fn an_unmounted_file_system_is_detected() {
         let path = |text: String| TreePath::new(text.as_bytes()).unwrap();
         let mounted = Mounted::default();
         mounted.note(&path("a".into()), 1, 1);

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_known_by_its_file_system_and_inode_where_there_is_a_uuid() {
+    fn a_file_is_identified_by_uuid_and_inode_if_there_is_a_uuid() {
         let [one, other] = [[1; 16], [2; 16]];
         let file = status(12, 5, 3);
         // Device numbers are specific to each host.
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_asked_about_once() {
+    fn a_device_is_queried_once() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("f"), "x").unwrap();
         let root = longhaul_storage::posix::PosixDirectory::open_root(place.path()).unwrap();

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_goes_whole_and_then_its_checksum_however_it_is_cut() {
+    fn a_piece_is_sent_completely_before_its_checksum_for_every_split() {
         let source = source();
         for integrity in [Integrity::Digest, Integrity::Checksum] {
             for step in [usize::MAX, PART_BYTES, 100_000, 1009] {
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_meanwhile_is_void() {
+    fn a_piece_that_changed_meanwhile_is_void() {
         type Change = fn(&Source);
         let changes: [Change; 3] = [
             |source| source.file.set_length(1000).unwrap(),
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_in_the_page_cache_is_asked_about_now_and_then() {
+    fn the_page_cache_is_rarely_queried_for_a_cold_file() {
         let held = HeldFiles::default();
         let (cold, other) = (EntryId(1), EntryId(2));
         assert!(held.shall_ask(cold));

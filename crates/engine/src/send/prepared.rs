@@ -87,7 +87,7 @@ mod tests {
     const MOST: u64 = 4 << 20;
 
     #[test]
-    fn a_slow_path_has_little_prepared() {
+    fn few_blocks_are_prepared_for_a_slow_path() {
         let slow = Preparation::for_path(12.5e6, 1.0, 4, MOST);
         let prepared = slow.block_bytes * 4 + slow.waiting_bytes;
         assert!(
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_carries_more_is_believed_at_once() {
+    fn a_higher_rate_of_the_path_is_used_at_once() {
         let mut carried = Carried::default();
         let at = |tenths: u64| Moment(tenths * 100_000_000);
         assert_eq!(carried.handle_look(at(1), 1_000_000), 1e7);

@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_are_held_once_and_beyond_the_most_found_again() {
+    fn directories_are_held_once_and_reopened_beyond_the_maximum() {
         let place = tempfile::tempdir().unwrap();
         for name in ["a/1", "a/2", "b/3", "c/4"] {
             let path = place.path().join(name);

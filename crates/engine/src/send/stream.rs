@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_come_in_order_and_are_kept_until_they_are_let_go() {
+    fn pieces_are_in_order_and_kept_until_they_are_released() {
         let source = source(b"abcdefgh", 3, 1000);
         let directory = Pieces(Arc::clone(&source));
         let listing = SortedListing::open(&directory, &SpillSettings::default()).unwrap();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_ends_without_an_end() {
+    fn an_abandoned_stream_has_no_end() {
         let source = source(b"abcdefgh", 2, 2);
         let mut names = Coming(Arc::clone(&source));
         names.next_name().unwrap();

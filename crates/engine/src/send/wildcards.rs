@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_stand_for_what_a_shell_makes_of_them() {
+    fn patterns_match_the_same_names_as_in_a_shell() {
         let place = tree();
         let confined = Confined(PosixDirectory::open_root(place.path()).unwrap());
         let top = place.path().to_str().unwrap();
@@ -376,7 +376,7 @@ mod tests {
 
     /// The listing fails because the directory was removed after it was opened.
     #[test]
-    fn a_directory_that_cannot_be_listed_is_not_one_without_names() {
+    fn an_unreadable_directory_does_not_count_as_empty() {
         struct Held(Arc<dyn Directory>);
         impl OpenRoot for Held {
             fn open_root(&self, _: &std::path::Path) -> io::Result<Arc<dyn Directory>> {
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_leaves_no_root_and_means_no_more_than_it_may() {
+    fn a_pattern_matches_only_beneath_the_root_and_within_its_limits() {
         let place = tree();
         let root = PosixDirectory::open_root(&place.path().join("run1")).unwrap();
         let confined = Confined(root);

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_does_not_read_is_no_full_path() {
+    fn a_receiver_that_does_not_read_is_not_a_full_path() {
         assert!(full_after(|at| stream(at, 0.0, 6_000_000)));
         assert!(!full_after(|at| stream(at, 0.9, 200_000)));
         // A constant window is being read: fewer bytes arrive sooner.
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_with_one_address_at_both_ends_are_no_path() {
+    fn streams_with_one_address_at_both_ends_are_not_a_path() {
         let here = |local: &str, peer: &str| {
             let at = |text: &str| SocketAddr::new(text.parse().unwrap(), 7);
             Some((at(local), at(peer)))
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_streams_carried_counts_on() {
+    fn bytes_of_ended_streams_still_count() {
         let mut wire = WireLook::default();
         let of = |number: u32, bytes: u64| {
             let mut info = stream(1, 0.0, 1);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_peer_tells_of_its_cores_is_bounded() {
+    fn the_reported_cores_of_a_peer_are_bounded() {
         for idle in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             let peer = Observation {
                 idle: Some(idle),

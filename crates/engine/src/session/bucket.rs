@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rate_is_kept_and_reached_whatever_it_is() {
+    fn every_rate_is_kept_and_reached() {
         for rate in [1000, 64 << 10, 10_000_000, 1_250_000_000, 100_000_000_000] {
             let mut bucket = TokenBucket::new(Some(rate), Moment(0));
             let sent = send(&mut bucket, Moment(0), seconds(10.0));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn no_span_has_more_than_its_share_and_what_is_kept() {
+    fn no_span_exceeds_its_share_and_the_kept_bytes() {
         let rate = 1_000_000;
         let mut bucket = TokenBucket::new(Some(rate), Moment(0));
         let mut sent = send(&mut bucket, Moment(0), seconds(1.0));
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_changes_while_it_runs() {
+    fn a_rate_can_change_during_a_copy() {
         let mut bucket = TokenBucket::new(Some(1_000_000), Moment(0));
         let fast = send(&mut bucket, Moment(0), seconds(2.0));
         bucket.set_rate(Some(100_000), seconds(2.0));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_gives_nothing() {
+    fn a_clock_that_steps_back_adds_no_tokens() {
         let mut bucket = TokenBucket::new(Some(1000), seconds(5.0));
         assert_eq!(bucket.take(1024, seconds(5.0)), None);
         assert!(bucket.take(1, seconds(1.0)).is_some());

@@ -750,7 +750,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrived_is_counted_whatever_the_counter_and_the_segments_do() {
+    fn arrived_bytes_are_counted_across_changes_of_the_counter() {
         let segments = Delivered::Segments;
         assert_eq!(segments(7, 1000).since(None), 7000);
         assert_eq!(segments(7, 1000).since(Some(segments(5, 1000))), 2000);
@@ -776,7 +776,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_when_a_path_is_full_is_what_went_before_it_was_heard() {
+    fn the_queue_of_a_full_path_is_the_data_sent_before_its_detection() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
         // The path carries 100 MB/s, and windows double per round trip: each acknowledgement
         // releases two segments. In the round trip until the queue is seen, plus one observation,
@@ -819,7 +819,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_path_is_level_and_free_once_nothing_waits() {
+    fn a_full_path_is_levelled_until_its_queue_is_empty() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
         for _ in 0..8 {
             path.look(&mut leveller, &[25e6; 4], Duration::ZERO);
@@ -857,7 +857,7 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_after_a_loss_takes_what_the_others_leave() {
+    fn a_stream_added_after_a_loss_gets_the_unused_rate() {
         let (mut path, mut leveller) = level_after_losses();
         // The second new stream has no data to send, or messages alone.
         for (others, second, among) in [
@@ -886,7 +886,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_have_lost_something_nothing_changes_with_their_rates() {
+    fn the_pace_is_constant_once_all_streams_have_lost_segments() {
         let (mut path, mut leveller) = level_after_losses();
         (path.lost, path.grown) = (6, 6);
         path.look(&mut leveller, &[15e6; 6], Duration::ZERO);
@@ -958,7 +958,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_or_a_short_path_ends_the_slow_start_that_goes_on() {
+    fn a_loss_or_a_short_path_ends_the_continued_slow_start() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
         assert!(!leveller.begins());
         path.look(&mut leveller, &[1e6; 4], Duration::ZERO);
@@ -977,7 +977,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_gives_way_to_the_small_and_all_together_lose_nothing() {
+    fn the_largest_stream_yields_to_the_small_ones_without_a_loss_of_rate() {
         let mut rates = [10e6; 8];
         rates[3] = 730e6;
         let pace = level(&rates, fair(&rates, 0.0, 0.0, 0.0));
@@ -1067,7 +1067,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acknowledgement_that_was_held_back_is_no_queue() {
+    fn a_delayed_acknowledgement_is_not_a_queue() {
         let (mut path, mut leveller) = (Path::new(4), Leveller::default());
         path.look(&mut leveller, &[1e5; 4], Duration::ZERO);
         for _ in 0..40 {

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_path_carried_outlives_its_streams() {
+    fn the_counts_of_a_path_outlive_its_streams() {
         let mut paths = Paths::default();
         let one = vec![subflow(0, "10.0.0.1", 100), subflow(1, "10.0.1.1", 30)];
         let two = vec![subflow(0, "[::ffff:10.0.0.1]", 7)];
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn two_subflows_between_the_same_addresses_are_one_place() {
+    fn two_subflows_between_the_same_addresses_are_one_path() {
         let mut paths = Paths::default();
         let both = |one, two| vec![subflow(0, "10.0.0.1", one), subflow(1, "10.0.0.1", two)];
         let looks = paths.handle_look(&[(StreamId(3), both(100, 30))]);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subflow_that_is_made_again_does_not_begin_at_nothing() {
+    fn a_new_subflow_continues_the_counts_of_its_path() {
         let mut paths = Paths::default();
         let look = |paths: &mut Paths, subflows| paths.handle_look(&[(StreamId(0), subflows)]);
         look(&mut paths, vec![subflow(0, "10.0.0.1", 100)]);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_look_at_a_stream_adds_what_came_since() {
+    fn the_last_observation_of_a_stream_adds_its_remaining_bytes() {
         let mut paths = Paths::default();
         let [one, two] = [StreamId(0), StreamId(1)];
         let looks = [one, two].map(|id| (id, vec![subflow(0, "10.0.0.1", 100)]));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_without_end_are_not_remembered() {
+    fn the_number_of_remembered_paths_is_bounded() {
         let mut paths = Paths::default();
         for last in 0..200 {
             let one = vec![subflow(0, &format!("10.0.0.{last}"), 1)];

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_stand_where_their_files_are_named() {
+    fn rules_of_a_file_take_the_place_of_its_rule() {
         let mut gathered = Gathered::default();
         gathered.pattern(Action::Exclude, b"+ first").unwrap();
         gathered.pattern(Action::Include, b"").unwrap();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_a_per_directory_file_names_stand_in_their_place() {
+    fn rules_of_files_named_by_a_per_directory_file_take_its_place() {
         for (rule, text, expected) in [
             (": .f", "- a\n- b", "- a\n- b"),
             (": .f", "- q\n. c\n- r", "\0- q\0- x y\0- r"),

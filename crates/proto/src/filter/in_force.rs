@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn each_end_hears_its_own_rules() {
+    fn each_end_gets_its_own_rules() {
         let rules = Rules::parse(&["P a", "H b", "R c", "- c", "- d", "-sr e"]).unwrap();
         let force = InForce::default();
         let decide = |end, path: &str| force.decide_at(end, &rules, path.as_bytes(), false);
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_directories_stand_where_their_rule_does() {
+    fn rules_of_a_directorys_file_take_the_place_of_its_rule() {
         let rules = Rules::parse(&["- x", ": .f", ":n- .n", "- *"]).unwrap();
         let file = |text: &str| Some(text.as_bytes().to_vec());
         let root = InForce::default()
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn of_gits_rules_the_last_one_decides() {
+    fn the_last_rule_of_git_decides() {
         let rules = Rules::parse(&[":g .gitignore"]).unwrap();
         let file = |text: &str| Some(text.as_bytes().to_vec());
         let root = InForce::default()

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn anchored_patterns_begin_where_their_rules_are() {
+    fn anchored_patterns_begin_at_the_directory_of_their_rules() {
         let anchored = Pattern::new(b"/f").unwrap();
         assert!(anchored.matches(b"a/f", 2, false));
         assert!(!anchored.matches(b"a/b/f", 2, false));

@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_says_why() {
+    fn an_invalid_rule_is_refused_with_a_reason() {
         use RuleError::*;
         for (rule, expected) in [
             ("", Unknown),

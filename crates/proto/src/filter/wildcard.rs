@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards_take_what_they_stand_for() {
+    fn wildcards_match_their_texts() {
         for (pattern, text, expected) in [
             ("*.o", "a.o", true),
             ("*.o", ".o", true),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn git_crosses_slashes_with_whole_names_alone() {
+    fn wildcards_of_git_cross_slashes_only_with_whole_names() {
         for (pattern, text, expected) in [
             ("**/f", "f", true),
             ("**/f", "a/b/f", true),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_may_match_behind_any_of_its_slashes() {
+    fn a_text_may_match_after_any_of_its_slashes() {
         let pattern = Wildcard::new(b"a/**", Dialect::Rsync);
         assert!(pattern.matches(b"x/a/b", true));
         assert!(!pattern.matches(b"x/a/b", false));

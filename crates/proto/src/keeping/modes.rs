@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_and_other_files_have_changes_of_their_own() {
+    fn directories_and_other_files_have_separate_changes() {
         let text = "D2775,F664";
         assert_eq!(apply(text, 0o700, true), 0o2775);
         assert_eq!(apply(text, 0o700, false), 0o664);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_change_is_refused() {
+    fn invalid_changes_are_refused() {
         for text in [
             "q", "8", "77777", "D", "u", "u+q", "z=r", "rwx", "F", "é", "g=ur", "g=uo",
         ] {

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_maps_nothing_is_refused() {
+    fn invalid_maps_are_refused() {
         for map in ["a", "a:", "a:b:c", ":", "1:4294967295"] {
             assert!(OwnerMap::parse(map).is_err(), "{map}");
         }

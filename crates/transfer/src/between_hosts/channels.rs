@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_come_to_who_listens_until_the_place_is_gone() {
+    fn channels_reach_the_listener_until_its_directory_is_removed() {
         let own = tempfile::tempdir().unwrap();
         let place = Place::new(own.path()).unwrap();
         let (name, listener) = listen(place.path()).unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn places_that_nobody_listens_at_are_cleared() {
+    fn directories_without_a_listener_are_removed() {
         let own = tempfile::tempdir().unwrap();
         let places = [(); 5].map(|()| Place::new(own.path()).unwrap());
         let [living, dead, bound, begun, lost] = places.each_ref().map(Place::path);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_leads_elsewhere() {
+    fn no_name_leads_out_of_the_directory() {
         let site = tempfile::tempdir().unwrap();
         let [alice, bob] = ["alice", "bob"].map(|name| site.path().join(name));
         let place = Place::new(&alice).unwrap();

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_connected_to_unless_that_is_allowed() {
+    fn connections_are_made_only_to_allowed_hosts() {
         let forbidden = |dialing: &Dialing, name: &str| {
             matches!(dialing.addresses(&host(name)), Err(Closed::Forbidden(_)))
         };
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_says_it_all() {
+    fn the_permission_is_written_as_one_word() {
         let hosts = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             Dialing::new(Some(&names))
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_none_to_connect_to() {
+    fn invalid_host_names_are_not_connected_to() {
         for text in [
             "any",
             "dtn9.example.org",

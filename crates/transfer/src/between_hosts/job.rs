@@ -701,7 +701,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn whoever_comes_late_hears_it_all() {
+    fn a_late_client_receives_all_output() {
         let place = tempfile::tempdir().unwrap();
         let job = job(place.path());
         let long = vec![b'x'; MAXIMUM_OUTPUT_BYTES + 1];
@@ -770,7 +770,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_manifest_is_told_once_it_is_whole() {
+    fn a_manifest_is_sent_once_it_is_complete() {
         let place = tempfile::tempdir().unwrap();
         let job = job(place.path());
         fs::write(job.manifest(), "digest  name\n").unwrap();
@@ -791,7 +791,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_cancelled_before_it_begins_does_not() {
+    fn a_job_cancelled_before_it_starts_does_not_run() {
         let place = tempfile::tempdir().unwrap();
         let (job, count) = (job(place.path()), Arc::new(Mutex::new(0)));
         job.cancel();
@@ -801,7 +801,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_rate_that_was_asked_for_before_it_runs_holds_then() {
+    fn a_rate_set_before_the_start_applies_then() {
         let place = tempfile::tempdir().unwrap();
         let (job, rates) = (job(place.path()), Arc::new(Mutex::new(Vec::new())));
         job.limit(5000);
@@ -828,7 +828,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_it_hears_that_the_job_is_there() {
+    fn a_client_receives_signs_of_life_on_request() {
         let place = tempfile::tempdir().unwrap();
         let job = job(place.path());
         let follow = Follow {
@@ -842,7 +842,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn whoever_has_gone_is_told_nothing() {
+    fn a_disconnected_client_is_sent_no_events() {
         let place = tempfile::tempdir().unwrap();
         let job = job(place.path());
         let mut gone = seen(ShownProgress::None);

@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn written_messages_are_received() {
         let told = [
             JobEvent::Named("0a1b2c3d".into()),
             JobEvent::Running,
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_its_range_is_neither_said_nor_heard() {
+    fn messages_out_of_range_are_neither_sent_nor_received() {
         let bad = [
             JobEvent::Named("../../x".into()),
             JobEvent::Output(Channel::Output, u64::MAX, vec![0]),

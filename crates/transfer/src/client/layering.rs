@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fixed_and_what_is_not_said_stays() {
+    fn fixed_and_absent_numbers_of_flows_stay() {
         let fixed = FixedFlows {
             writers: Some(1),
             ..FixedFlows::default()
@@ -400,14 +400,14 @@ mod tests {
     }
 
     #[test]
-    fn a_climber_has_one_number_for_all() {
+    fn the_gradient_policy_uses_one_number_for_all_layers() {
         let mut world = World::new(Layering::Climbing);
         world.run(300);
         assert!((5..=12).contains(&world.writers), "{}", world.writers);
     }
 
     #[test]
-    fn streams_that_changed_are_waited_for() {
+    fn layers_do_not_change_right_after_the_streams() {
         let mut world = World::new(Layering::Controlled(FixedFlows::default()));
         for _ in 0..40 {
             world.steering.handle_streams(world.at, Duration::ZERO);

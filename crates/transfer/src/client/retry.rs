@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_superseded_does_not_come_back() {
+    fn a_superseded_run_does_not_try_again() {
         let refused = |refusal, superseded| {
             OpenError::Refused(Refused {
                 refusal,

@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_end_at_the_buffer_bring_streams_and_advice() {
+    fn windows_limited_by_the_buffer_add_streams_and_advice() {
         let (mut steering, steered) = Steering::new(bounds());
         let first = look(&mut steering, 1).unwrap();
         assert_eq!((first.streams, first.tuning.congestion), (16, None));
@@ -431,7 +431,7 @@ mod tests {
 
     /// A disk that becomes slow after a fast start is not judged by its average.
     #[test]
-    fn the_receivers_load_is_that_of_late() {
+    fn the_receivers_load_is_the_recent_one() {
         let mut layers = Layers::default();
         let mut load = |milliseconds: u64, flows: u32, parts: &[f32]| {
             let numbered = parts.iter().enumerate();
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_chose_is_ordered_and_a_refusal_noticed() {
+    fn the_users_choices_are_applied_and_a_refusal_is_reported() {
         let (mut steering, steered) = Steering::new(Bounds {
             congestion: Some("bbr".into()),
             streams: Some(3),

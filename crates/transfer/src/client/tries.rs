@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_tried_until_it_is_done_or_often_enough() {
+    fn a_copy_is_tried_until_it_succeeds_or_reaches_its_maximum() {
         let lost = |_| of(Err(Exit::Connection), 0);
         assert_eq!(tried(limits(None), lost), (Exit::Connection, 1));
         assert_eq!(tried(limits(Some(3)), lost), (Exit::Connection, 3));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_pass_is_not_tried_again() {
+    fn permanent_failures_are_not_tried_again() {
         for exit in [
             Exit::Usage,
             Exit::Partial,
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cancels_ends_the_wait() {
+    fn a_cancellation_ends_the_wait() {
         let control = Control::default();
         let cancels = control.clone();
         let ended = each(limits(Some(3)), (&control, &Unobserved), || {

@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn control_requests_that_begin_at_once_have_a_file_each() {
+    fn simultaneous_control_requests_have_separate_files() {
         let place = tempfile::tempdir().unwrap();
         let first = place.path().join("first");
         std::fs::write(&first, "name = \"alice\"\n").unwrap();

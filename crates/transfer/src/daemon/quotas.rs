@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_alone_has_three_quarters_and_one_at_least() {
+    fn one_principal_has_three_quarters_and_at_least_one() {
         let of_one = [1, 2, 3, 4, 64].map(|of_all| Most::shared(of_all).of_one);
         assert_eq!(of_one, [1, 2, 3, 3, 48]);
     }

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_holds_no_secret_and_lies_in_none() {
+    fn a_root_neither_contains_a_secret_nor_lies_in_one() {
         let (_place, at) = place();
         let path = |name: &str| at.join(name);
         for root in ["home", "home/config", ""] {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_secrets_too() {
+    fn secrets_are_found_through_links() {
         use std::os::unix::fs::symlink;
         let (_place, at) = place();
         let path = |name: &str| at.join(name);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_may_write_a_link_that_leads_to_a_root() {
+    fn a_root_reached_by_a_writable_link_is_refused() {
         let (_place, at) = place();
         std::os::unix::fs::symlink("../home", at.join("data/link")).unwrap();
         let both = |rights: &str| {
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_are_seen_through() {
+    fn secrets_are_found_through_mounts() {
         let mounts = Mounts::parse(
             b"1 0 8:1 / / rw - ext4 /dev/a rw\n\
               2 1 8:2 / /data rw - ext4 /dev/b rw\n\

@@ -325,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn its_own_line_alone_is_replaced() {
+    fn only_the_daemons_own_line_is_replaced() {
         let older = b"# mine\r\n\n  h:2 user old  \xff\nh:1 alice a\n h:1\tuser old\nnonsense\n\
                       h:1 user older\nlast";
         let newer = with_token(older, "h:1", "new");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_new_comes_last() {
+    fn a_new_line_is_added_at_the_end() {
         assert_eq!(with_token(b"", "h:1", "t"), b"h:1 user t\n");
         let added = with_token(b"g:1 user x", "h:1", "t");
         assert_eq!(added, b"g:1 user x\nh:1 user t\n");
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_may_read_it() {
+    fn a_tokens_file_is_readable_only_by_its_user() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("tokens");
         std::fs::write(&file, "g:1 user x\n").unwrap();

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_scan_costs_few_lines_and_is_counted() {
+    fn a_port_scan_adds_few_lines_and_is_counted() {
         let (unauthenticated, began) = (Unauthenticated::default(), Instant::now());
         let said = |at| unauthenticated.line("a\nb", began + at);
         let lines = (0..100).filter_map(|_| said(Duration::ZERO)).count();

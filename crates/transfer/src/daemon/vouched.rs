@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_counts_once_and_not_for_ever() {
+    fn an_introduction_is_valid_once_and_for_a_limited_time() {
         let (vouched, key, now) = (Vouched::default(), key(), Instant::now());
         vouched.add(*key.as_bytes(), ("alice", None), now);
         assert!(vouched.take(&key, now + COUNTS_FOR).is_none());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_fills_the_memory_or_drives_out_others() {
+    fn keys_of_one_principal_are_bounded_and_displace_no_others() {
         let (vouched, key, now) = (Vouched::default(), key(), Instant::now());
         vouched.add(*key.as_bytes(), ("alice", None), now);
         for number in 0..10_000_u32 {

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_line_is_read() {
+    fn each_line_of_the_table_is_parsed() {
         for line in TABLE.lines().filter(|line| !line.is_empty()) {
             let read = read(line);
             assert_eq!(read.is_none(), line.starts_with('#'), "{line}");

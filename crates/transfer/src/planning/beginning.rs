@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remembered_path_is_begun_with_the_streams_that_fill_it() {
+    fn a_copy_on_a_known_path_begins_with_the_streams_that_fill_it() {
         let begins = Beginning::new(vec![past("a", 0.2)], "a", false).unwrap();
         // 100 MB/s at 200 ms are seven windows of 2.9 MB.
         let streams = begins.streams(Duration::from_millis(200), 2);
@@ -126,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_planned_for_what_is_not_remembered() {
+    fn without_history_no_flows_are_planned() {
         assert_eq!(Beginning::new(Vec::new(), "a", false), None);
         assert_eq!(Beginning::new(vec![past("a", 0.2)], "b", false), None);
         assert_eq!(Beginning::new(vec![past("a", 0.2)], "a", true), None);
     }
 
     #[test]
-    fn a_short_path_needs_no_more_than_usual() {
+    fn a_short_path_begins_with_the_default_streams() {
         let begins = Beginning::new(vec![past("a", 0.001)], "a", false).unwrap();
         assert_eq!(begins.streams(Duration::from_millis(1), 4), 4);
     }

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn globus_goes_by_the_files_and_what_was_fixed_stays() {
+    fn the_globus_policy_depends_on_the_files_and_keeps_fixed_flows() {
         let place = tempfile::tempdir().unwrap();
         for file in 0..120 {
             fs::write(place.path().join(file.to_string()), [0; 1000]).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_product_takes_a_rate() {
+    fn the_bdp_policy_accepts_a_rate() {
         let refused = choose(
             &spec(Policy::Bdp).validate().unwrap(),
             &[],
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_read_with_its_rate() {
+    fn a_policy_is_parsed_with_its_rate() {
         let read = |text: &str| text.parse::<AskedPolicy>();
         assert_eq!(read("globus").unwrap().policy, Policy::Globus);
         let asked = read("bdp:1gbit").unwrap();
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_needs_nothing() {
+    fn the_other_policies_need_no_scan() {
         assert_eq!(chosen(spec(Policy::Model), &[]), Choice::default());
         assert!(chosen(spec(Policy::Gradient), &[]).climbs);
         let fixed = chosen(spec(Policy::Fixed), &[]).flows;

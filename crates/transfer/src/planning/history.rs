@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_that_stays_is_not_waited_for() {
+    fn a_permanent_lock_is_not_waited_for() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("history.jsonl");
         let held = locked(&file, Duration::ZERO).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_read_once_by_all_who_want_it() {
+    fn the_history_file_is_read_once() {
         let (past, reads) = (Past::default(), std::cell::Cell::new(0));
         let read = || {
             reads.set(reads.get() + 1);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_forgotten() {
+    fn a_host_is_removed_from_the_history() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("history.jsonl");
         assert_eq!(forget_in(&file, Some("a")).unwrap(), 0);

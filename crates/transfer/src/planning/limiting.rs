@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_lay_in_buffers_was_never_on_the_wire() {
+    fn bytes_in_buffers_do_not_count_as_sent() {
         let mut progress = Progress {
             elapsed: std::time::Duration::from_secs(10),
             wire_bytes: 20_000_000,
@@ -140,7 +140,7 @@ mod tests {
 
     /// Tests a copy whose data fit into the burst of the lowest rate.
     #[test]
-    fn no_more_than_all_of_a_rate_is_used() {
+    fn the_used_share_of_a_rate_is_at_most_one() {
         let limit: BandwidthLimit = "1kB/s".parse().unwrap();
         let mut progress = Progress {
             elapsed: std::time::Duration::from_millis(100),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_full_layer_holds_the_others_up() {
+    fn the_last_full_layer_is_the_limit() {
         let used = |name, utilisation| LayerUse {
             utilisation,
             layer: name,

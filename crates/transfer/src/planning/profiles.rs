@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_profile_is_a_doubt() {
+    fn an_invalid_profile_is_a_doubt() {
         let directory = tempfile::tempdir().unwrap();
         let hosts = directory.path();
         for text in ["", "{}", "[1, 2", "{\"schema\": 2, \"kind\": \"host\"}"] {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_was_asked_for_is_kept_to() {
+    fn a_rate_limit_bounds_the_estimate() {
         // 200 MB in 10 s are all of 20 MB/s, and 800 MB need 40 s.
         let limit = "20MB/s".parse().ok();
         let seconds = saved_seconds(&copied(&[("compress", 0.4)]), true, limit);

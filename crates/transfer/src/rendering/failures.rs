@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_ten_of_a_kind_they_are_counted() {
+    fn failures_of_one_kind_are_counted_after_ten() {
         let failures = Failures::new(false);
         let full = "cannot write: No space left on device (os error 28); free some room";
         for number in 0..100 {

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_takes_one_line_whatever_its_names_are() {
+    fn a_job_has_one_line_for_any_names() {
         let job = Listed {
             name: "0a1b2c3d".into(),
             host: "dtn7".into(),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn this_host_is_asked_first() {
+    fn the_jobs_of_this_host_are_listed_first() {
         let job = |host: &str| Listed {
             name: "0a1b2c3d".into(),
             host: host.into(),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_as_wide_as_their_widest() {
+    fn columns_have_the_width_of_their_widest_cell() {
         let job = |state, compares| Listed {
             name: "0a1b2c3d".into(),
             host: "a-node-with-a-long-name".into(),

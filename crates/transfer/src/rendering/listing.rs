@@ -130,7 +130,7 @@ mod tests {
     };
 
     #[test]
-    fn a_name_does_nothing_to_a_terminal() {
+    fn a_name_prints_no_control_characters() {
         assert_eq!(shown(&link(), PLAIN), b"a\\u{1b}[2J\\xff b\n");
         let raw = Style {
             end: 0,

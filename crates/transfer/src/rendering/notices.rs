@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_names_an_example_its_cause_and_what_it_means() {
+    fn a_notice_has_an_example_a_cause_and_its_meaning() {
         let notice = Notice::new(NoticeKind::NamesNotSynced, "a\u{1b}[2J", "Invalid argument");
         let expected = "directories not synced: 1, for example `a\u{fffd}[2J` (Invalid argument); \
                         names may not survive a power cut here";
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn users_and_groups_are_one_line_unless_they_were_asked_for() {
+    fn users_and_groups_share_a_line_unless_an_option_names_them() {
         let notice = |kind, count| Notice {
             count,
             ..Notice::new(kind, "a/b", "only root gives files away")

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_tells_of_the_last_moments() {
+    fn the_progress_line_shows_the_recent_rate() {
         // At first the writers were busy, now the readers are.
         let first = progress(10, 1_000_000, 1, 10);
         let mut now = progress(12, 3_000_000, 5, 10);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_durable_counts_and_what_was_there_is_no_rate() {
+    fn durable_bytes_count_and_resumed_ones_add_no_rate() {
         let first = progress(10, 1_000_000, 1, 1);
         let mut now = progress(12, 3_000_000, 2, 1);
         now.account.resumed_bytes = 2_000_000;
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_is_not_full_limits_nothing() {
+    fn a_layer_that_is_not_full_is_not_the_limit() {
         let first = progress(10, 1_000_000, 1, 1);
         let now = progress(12, 3_000_000, 2, 1);
         let line = line(1e6, &first, &now);

@@ -461,7 +461,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_has_a_line_of_its_own() {
+    fn excluded_entries_have_a_separate_line() {
         assert_eq!(left_out_line(LeftOut::default()), None);
         let left_out = LeftOut {
             rules: 3,
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_attempt_left_is_in_no_rate() {
+    fn resumed_bytes_are_in_no_rate() {
         let mut progress = Progress {
             elapsed: std::time::Duration::from_secs(2),
             done_bytes: 3_000_000,
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_copied_is_counted_by_kind() {
+    fn a_dry_run_counts_entries_by_kind() {
         let mut progress = Progress {
             new_entries: 4,
             changed_entries: 1,
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_copy_has_a_short_summary_and_details_are_for_who_asks() {
+    fn a_small_copy_has_a_short_summary_and_details_on_request() {
         let layer = LayerUse {
             layer: "write",
             flows: 2,
@@ -619,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_limits_where_it_is_used_up() {
+    fn a_rate_is_the_limit_if_it_is_used_up() {
         let limit: BandwidthLimit = "1MB/s".parse().unwrap();
         let used = limit_line(limit, 0.97);
         assert_eq!(used, "limited by: --bwlimit 1.00 MB/s (97 % of it used)");

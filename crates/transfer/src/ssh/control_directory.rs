@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_made_for_its_user_alone() {
+    fn the_directory_is_accessible_only_to_its_user() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("a/longhaul");
         let made = private(&directory).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_reach_or_replace_is_refused() {
+    fn a_directory_that_others_can_reach_or_replace_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let directory = place.path().join("a/longhaul");
         private(&directory).unwrap();
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_tried_and_leaves_nothing() {
+    fn a_trial_of_a_socket_leaves_no_file() {
         let place = tempfile::tempdir().unwrap();
         try_socket(&place.path().join("0123")).unwrap();
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_a_host_has_a_socket_of_its_own() {
+    fn each_kind_of_login_to_a_host_has_a_separate_socket() {
         let words = |text: &str| vec![OsString::from(text)];
         let of = |words: &[OsString], host, configuration| {
             socket_in(

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn a_written_greeting_is_parsed() {
         for greeting in [
             whole(),
             Greeting {
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn later_words_are_passed_over_and_broken_ones_are_not() {
+    fn unknown_words_are_ignored_and_invalid_ones_are_refused() {
         let later = format!("{REMOTE} new=1 software=2 key=k addresses=::1 more");
         assert!(matches!(
             parse(later.as_bytes(), REMOTE),

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_runs_and_has_no_debug_information() {
+    fn the_sent_binary_runs_and_has_no_debug_information() {
         let own = std::env::current_exe().unwrap();
         let bytes = sent(&own);
         let whole = std::fs::metadata(&own).unwrap().len();
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_binary_is_sent_as_it_is() {
+    fn a_file_that_is_not_a_binary_is_sent_unchanged() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("file");
         let mut broken = BEGINS.to_vec();

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shell_can_read_the_script() {
+    fn every_shell_accepts_the_script() {
         let script = script(&expected("a", "b"));
         assert!(!script.contains(['!', '\n', '\'']), "{script}");
     }
@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_machine_is_refused() {
+    fn invalid_machine_names_are_refused() {
         for system in ["Darwin arm64", "Linux ../../x", "Linux "] {
             assert!(binary_for(Some(system)).is_err(), "{system}");
         }
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_that_is_another_is_neither_run_nor_kept() {
+    fn a_different_binary_is_neither_run_nor_kept() {
         let home = tempfile::tempdir().unwrap();
         let ran = home.path().join("ran");
         let run = |expected: &Expected, binary: &str| {

@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_ssh_makes_is_used_and_stays_if_nothing_else_is_said() {
+    fn a_master_of_the_users_configuration_is_used_and_stays_by_default() {
         let makes = "controlmaster auto\ncontrolpath /c\ncontrolpersist no\n";
         let Master::Users { socket, stays, .. } = found(makes, Some(USUAL)) else {
             panic!("not the user's");
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_terminal_nothing_is_kept() {
+    fn without_a_terminal_no_login_is_kept() {
         for configuration in [
             "controlmaster false\n",
             "controlpath none\n",
@@ -550,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn further_channels_through_a_master_log_in_nowhere() {
+    fn further_channels_through_a_master_do_not_log_in() {
         let words = ["ssh".into()];
         let own = sharing(Master::Own {
             socket: "/run/a%b".into(),
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_count_more_than_the_guard_are_noticed() {
+    fn options_that_override_the_guard_are_detected() {
         let guarded = |words: &[&str]| {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             is_guarded(&words, "host")
@@ -594,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changes_where_nothing_is_shared() {
+    fn without_a_shared_connection_no_options_are_added() {
         let words = ["ssh".into()];
         let alone = sharing(Master::Nobody);
         assert!(alone.options(&words, "host", Login::Asking).is_empty());

@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_is_found_after_what_a_profile_prints() {
+    fn a_greeting_is_found_after_the_output_of_a_profile() {
         let text = format!("Welcome!\n\x07no end\n{}rest", greeting().line(REMOTE));
         let mut channel = text.as_bytes();
         let found = await_greeting(&mut channel, REMOTE).unwrap();
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_is_held_back_and_no_question() {
+    fn an_incomplete_last_line_is_held_back_unless_it_is_a_question() {
         let mut held = Vec::new();
         assert_eq!(but_last_line(&mut held, b"one\ntwo\n"), b"one\n");
         assert_eq!(but_last_line(&mut held, b"three\n"), b"two\n");
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_nothing_is_not_waited_for_without_end() {
+    fn silence_is_given_up_after_the_timeout() {
         let (process, channel) = started("read x; exec sleep 300");
         let hearing = process.hear(&channel, Duration::from_millis(20));
         let found = await_greeting(hearing, REMOTE);
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn who_goes_on_saying_something_else_is_bounded() {
+    fn endless_other_output_is_bounded() {
         // Each pause is shorter than the bound, which alone would end the read.
         let (process, channel) = started("for i in $(seq 100); do echo x; sleep 0.05; done");
         let hearing = process.hear(&channel, LOOK_EVERY);
@@ -510,7 +510,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_is_heard() {
+    fn a_greeting_after_other_output_is_received() {
         let line = greeting().line(REMOTE);
         let (process, channel) = started(&format!("echo noise; printf '{line}'"));
         let hearing = process.hear(&channel, Duration::from_secs(60));
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_something_is_waited_for() {
+    fn a_process_with_an_open_question_is_waited_for() {
         let process = started("exec sleep 300 </dev/null 3</dev/null").0;
         let channel = UnixStream::pair().unwrap().0;
         let mut hearing = process.hear(&channel, Duration::ZERO);
@@ -557,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_says_nothing_is_ended() {
+    fn a_silent_command_is_ended() {
         let mut command = Command::new("sleep");
         let slow = output_within(command.arg("300"), Duration::from_millis(20));
         assert_eq!(slow.unwrap_err().kind(), io::ErrorKind::TimedOut);
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_noise_and_silence_end() {
+    fn endless_output_and_silence_are_given_up() {
         let noise = vec![b'x'; MAXIMUM_NOISE_BYTES + 1];
         let found = await_greeting(&noise[..], REMOTE);
         assert!(matches!(found, Err(Silence::Noise)), "{found:?}");

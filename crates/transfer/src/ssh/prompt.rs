@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agents_question_and_a_touch_are_for_a_person() {
+    fn questions_of_an_agent_and_touches_wait_for_the_user() {
         let root = tempfile::tempdir().unwrap();
         let agent = "/usr/bin/ssh-agent -s";
         process(root.path(), 20, 1, agent, "/dev/null");

@@ -90,7 +90,7 @@ fn a_part_is_opened_later_without_the_lock_of_parts() {
 }
 
 #[test]
-fn what_an_earlier_run_left_is_claimed_later() {
+fn the_part_of_an_earlier_run_is_claimed_later() {
     let place = tempfile::tempdir().unwrap();
     let (transfer, side) = receiver(place.path());
     let entry = begun(side.at_work(&transfer));
@@ -104,7 +104,7 @@ fn what_an_earlier_run_left_is_claimed_later() {
 }
 
 #[test]
-fn nothing_waits_while_the_session_is_owned() {
+fn operations_do_not_wait_while_the_session_is_locked() {
     let place = tempfile::tempdir().unwrap();
     let (_transfer, side) = receiver(place.path());
     let (owned, waited, _) = scarcely(&side, || side.destination.while_owned(|| ()));

@@ -235,7 +235,7 @@ fn blocks_and_checksums_meet_in_any_order() {
 /// Two streams bring the same blocks at the same time. The duplicate must not take the checksums of
 /// the wanted block.
 #[test]
-fn twins_at_the_same_time_leave_each_other_their_checksums() {
+fn simultaneous_duplicates_keep_their_checksums() {
     for seed in 0..60 {
         let disk = ForgettingStorage::new();
         let end = receiver(disk.root());
@@ -303,7 +303,7 @@ fn assert_arrived(disk: &ForgettingStorage, seed: u64) {
 }
 
 #[test]
-fn each_of_two_twins_has_checksums_of_its_own() {
+fn duplicate_blocks_have_separate_checksums() {
     let name = ContentName::Pack(vec![EntryId(1)]);
     let mut awaited = Awaited::default();
     for checksum in [1, 2] {

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_longer_way_counts_once_it_is_all_that_was_seen_for_seconds() {
+    fn a_longer_route_counts_after_seconds_without_shorter_round_trips() {
         let ms = Duration::from_millis;
         let mut recent = RecentRtt::default();
         let mut at = |seconds: u64, rtt: u64| {

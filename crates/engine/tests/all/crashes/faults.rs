@@ -48,7 +48,7 @@ fn a_sync_that_fails_is_never_called_durable() {
 /// durable must not be lost.
 // Promise 9.
 #[test]
-fn nothing_is_durable_on_a_file_system_that_went_down() {
+fn no_data_are_durable_on_a_failed_file_system() {
     let mut content = Tree::new();
     let chance = &mut Random::new(11);
     content.insert(b"top"[..].into(), tree::directory(chance));
@@ -111,7 +111,7 @@ fn alter_part(root: &Arc<dyn Directory>) -> bool {
 /// fails, and the next run copies it from the start.
 // Promise 31.
 #[test]
-fn a_part_that_was_altered_is_not_gone_on_with() {
+fn an_altered_part_is_not_resumed() {
     let mut found = 0;
     for (integrity, seed) in [(Integrity::Digest, 9), (Integrity::Checksum, 10)] {
         let mut scene = Scene::new(one_file(seed, "big", 3 << 20), Tree::new());
@@ -179,7 +179,7 @@ fn copy_holding_failures(scene: &Scene, disk: &ForgettingStorage, context: &str)
 /// data was left behind. The next run must find that data nevertheless, even if a crash removes the
 /// journal that names it.
 #[test]
-fn what_the_last_file_left_is_found_when_it_failed() {
+fn the_part_of_the_last_failed_file_is_found() {
     let scene = Scene::new(single_file(), Tree::new());
     let mut failed = 0;
     for count in 0..times("LONGHAUL_CRASHES", 16) {
@@ -227,7 +227,7 @@ fn a_file_without_room_is_tried_once() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_what_was_there_stays() {
+fn a_full_disk_is_reported_and_existing_files_stay() {
     let content = small_tree(5);
     let older = super::older(&content, 5);
     for (number, older) in [Tree::new(), older].into_iter().enumerate() {

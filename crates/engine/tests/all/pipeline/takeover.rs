@@ -74,7 +74,7 @@ fn a_fenced_session_claims_no_part_and_finishes_no_directory() {
 }
 
 #[test]
-fn a_session_whose_own_files_are_removed_says_that_and_not_that_another_took_over() {
+fn removal_of_its_own_files_is_not_reported_as_a_takeover() {
     let whole = single_file();
     let mut directories = whole.clone();
     directories.remove(&b"top/sub/two"[..]);

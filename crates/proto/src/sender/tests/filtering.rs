@@ -127,7 +127,7 @@ fn an_output_that_comes_too_late_is_not_needed() {
 }
 
 #[test]
-fn no_more_outputs_wait_than_have_room() {
+fn the_number_of_waiting_outputs_is_bounded() {
     let mut sender = questioned_files(100);
     let begun = std::iter::from_fn(|| sender.work_mut().poll_filter()).count();
     assert_eq!(begun, MOST_FILTERED);

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_durable_is_removed_and_the_end_waits_for_it() {
+    fn only_durable_sources_are_removed_and_the_end_waits_for_them() {
         let mut sender = Sender::new(SenderSettings {
             moves_away: true,
             ..SenderSettings::default()

@@ -79,7 +79,7 @@ fn given_up(sender: &mut Sender) -> Option<Failure> {
 }
 
 #[test]
-fn all_that_was_under_way_as_the_source_changed_is_one_mishap() {
+fn one_change_of_the_source_counts_once_for_all_blocks_in_flight() {
     for reason in [AgainReason::Corrupt, AgainReason::Void] {
         let mut sender = sender();
         for state in 2..6 {
@@ -111,7 +111,7 @@ fn all_that_was_under_way_as_the_source_changed_is_one_mishap() {
 
 // Promise 30.
 #[test]
-fn what_comes_wrong_as_often_as_it_is_read_is_given_up() {
+fn repeatedly_unusable_data_are_given_up() {
     for reason in [AgainReason::Corrupt, AgainReason::Void] {
         let mut sender = sender();
         let mut rounds = 0;

@@ -60,7 +60,7 @@ fn world(seed: u64, faults: Vec<(Moment, Fault)>) -> (World, Totals) {
 }
 
 #[test]
-fn a_dry_run_asks_and_moves_nothing() {
+fn a_dry_run_asks_and_moves_no_data() {
     let at = |n: u64| Moment(n * 1_000_000);
     for (seed, faults) in [
         (1, vec![]),

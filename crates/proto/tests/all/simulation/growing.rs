@@ -108,7 +108,7 @@ fn sealed(course: &Course) -> Option<(u64, bool)> {
 }
 
 #[test]
-fn its_front_is_sent_once_it_grew_again_and_sealed_when_it_was_read_again() {
+fn the_front_of_a_growing_file_is_sent_and_sealed_after_a_second_read() {
     // A file in pieces and a file in a pack.
     for size in [3 * BLOCK, 100] {
         let mut sender = sender(size, true);
@@ -127,7 +127,7 @@ fn no_front_is_sent_if_the_settings_forbid_it() {
 }
 
 #[test]
-fn what_also_changed_is_given_up() {
+fn a_growing_file_that_also_changed_is_given_up() {
     // The file has the same size once.
     let mut same = Some(file(3 * BLOCK));
     let mut sender_ = sender(3 * BLOCK, true);

@@ -113,7 +113,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn a_slow_stream_holds_nothing_up() {
+fn a_slow_stream_does_not_delay_the_end() {
     let worst = cases()
         .into_iter()
         .flat_map(|case| [0, case.fast].map(|at| excess(&case, link(&case, RATE / 10.0), at)));
@@ -122,7 +122,7 @@ fn a_slow_stream_holds_nothing_up() {
 }
 
 #[test]
-fn a_stalled_stream_holds_nothing_up() {
+fn a_stalled_stream_does_not_delay_the_end() {
     let worst = cases().into_iter().map(|case| {
         let stalls = Some(Moment(0));
         excess(
@@ -160,7 +160,7 @@ fn send_once(what: &str, change: impl Fn(&mut Scenario)) {
 }
 
 #[test]
-fn equal_streams_send_next_to_nothing_twice() {
+fn equal_streams_send_almost_no_data_twice() {
     send_once("no jitter", |_| {});
 }
 
@@ -197,7 +197,7 @@ fn equal_streams_carry_equal_parts() {
 }
 
 #[test]
-fn a_path_with_jitter_is_no_slow_stream() {
+fn a_path_with_jitter_is_not_a_slow_stream() {
     for (seed, jitter) in [(1, 0.5), (2, 3.0), (3, 10.0)] {
         send_once(&format!("jitter {jitter}"), |scenario| {
             (scenario.seed, scenario.jitter) = (seed, jitter);
@@ -206,7 +206,7 @@ fn a_path_with_jitter_is_no_slow_stream() {
 }
 
 #[test]
-fn a_receiver_that_reads_late_is_no_slow_stream() {
+fn a_receiver_that_reads_late_is_not_a_slow_stream() {
     // On a host with more threads than cores, a stream's reader can wait for the time of many
     // blocks while its kernel has them all.
     for (seed, longest) in [(1, 1), (2, 30)] {

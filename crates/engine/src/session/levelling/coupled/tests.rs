@@ -179,7 +179,7 @@ impl Outcome {
 }
 
 #[test]
-fn together_they_fill_the_path_and_hardly_overrun_it() {
+fn coupled_streams_fill_the_path_with_few_losses() {
     for streams in [2, 4, 16] {
         for room in [0.03, 0.1, 0.5] {
             let mut alone = Path::new(streams, 100e6, room);
@@ -202,7 +202,7 @@ fn together_they_fill_the_path_and_hardly_overrun_it() {
 }
 
 #[test]
-fn a_path_that_carries_more_is_found_out() {
+fn a_higher_rate_of_the_path_is_detected() {
     // The host is busy with other work at times, or many segments are lost.
     let wanders = RTT * 15 / 100;
     for (rests, chance, wanders) in [
@@ -232,7 +232,7 @@ fn a_path_that_carries_more_is_found_out() {
 }
 
 #[test]
-fn what_a_slow_host_sends_for_long_is_not_what_the_path_carries() {
+fn the_rate_of_a_slow_host_is_not_taken_for_that_of_the_path() {
     let mut path = Path::new(4, 100e6, 0.5);
     let mut leveller = Leveller::default();
     path.run(Some(&mut leveller), 100);
@@ -245,7 +245,7 @@ fn what_a_slow_host_sends_for_long_is_not_what_the_path_carries() {
 }
 
 #[test]
-fn loss_by_chance_does_not_end_the_start() {
+fn random_loss_does_not_end_the_start() {
     for chance in [0.0, 0.05, 0.1] {
         let mut path = Path::new(4, 100e6, 0.5);
         path.chance = chance;
@@ -258,7 +258,7 @@ fn loss_by_chance_does_not_end_the_start() {
 }
 
 #[test]
-fn a_path_without_a_queue_that_carries_less_gets_less() {
+fn a_slower_path_without_a_queue_gets_a_lower_bound() {
     for capacity in [20e6, 60e6] {
         for (before, room) in [(100, 0.02), (400, 0.02), (400, 0.1), (420, 0.05)] {
             let mut path = Path::new(4, 100e6, room);
@@ -276,7 +276,7 @@ fn a_path_without_a_queue_that_carries_less_gets_less() {
 
 /// The queue is long enough to be seen and too short to be drained.
 #[test]
-fn a_long_path_that_carries_much_less_gets_less() {
+fn a_much_slower_long_path_gets_a_lower_bound() {
     let mut path = Path::new(4, 100e6, 0.05);
     path.rtt = RTT * 6;
     let mut leveller = Leveller::default();
@@ -290,7 +290,7 @@ fn a_long_path_that_carries_much_less_gets_less() {
 
 /// Random losses change: sending less does not help, and is not repeated again and again.
 #[test]
-fn loss_by_chance_that_grows_is_no_overflow() {
+fn growing_random_loss_is_not_an_overflow() {
     for (first, then) in [
         (0.01, 0.08),
         (0.0, 0.08),
@@ -320,7 +320,7 @@ fn loss_by_chance_that_grows_is_no_overflow() {
 
 /// In a trickle one lost segment in eight is soon reached, and is no evidence about the path.
 #[test]
-fn what_a_trickle_loses_says_nothing_of_the_path() {
+fn losses_of_a_trickle_are_no_evidence_about_the_path() {
     for supplied in [true, false] {
         let mut coupled = Coupled::default();
         (coupled.chance, coupled.until_tried) = (0.03, 20);
@@ -352,7 +352,7 @@ fn what_a_trickle_loses_says_nothing_of_the_path() {
 }
 
 #[test]
-fn a_path_that_carries_less_gets_less() {
+fn a_slower_path_gets_a_lower_bound() {
     for room in [0.15, 0.25, 0.5, 1.0] {
         let mut path = Path::new(4, 100e6, room);
         let mut leveller = Leveller::default();
@@ -368,7 +368,7 @@ fn a_path_that_carries_less_gets_less() {
 }
 
 #[test]
-fn a_queue_that_others_keep_ends_the_bound_for_a_while() {
+fn a_queue_of_other_traffic_lifts_the_bound_for_a_while() {
     let mut path = Path::new(4, 100e6, 0.5);
     let mut leveller = Leveller::default();
     let before = path.run(Some(&mut leveller), 100);
@@ -383,7 +383,7 @@ fn a_queue_that_others_keep_ends_the_bound_for_a_while() {
 }
 
 #[test]
-fn what_a_stream_does_not_take_is_for_the_others() {
+fn the_unused_share_of_a_stream_goes_to_the_others() {
     let mut coupled = Coupled::default();
     let streams: Vec<StreamId> = (0..4).map(StreamId).collect();
     assert_eq!(coupled.share(100.0, &streams), 25.0);
@@ -417,7 +417,7 @@ fn what_a_stream_does_not_take_is_for_the_others() {
 }
 
 #[test]
-fn losses_of_nobodys_queue_are_made_up_for_and_others_heeded() {
+fn random_losses_are_compensated_and_overflows_lower_the_bound() {
     let part = |lost: f64| {
         let mut coupled = Coupled::default();
         coupled.handle_measure(&Carried {
