@@ -17,20 +17,20 @@ const PHRASES: &str = "whoever, nobody, so many, is told, are told, is asked, ar
                        are none, goes on, far side, over there";
 
 /// Words of unclear test names.
-const NAME_WORDS: &str = "who, whom, whoever, what, whatever, where, nobody, none, told, asked";
+const NAME_WORDS: &str = "who, whom, whoever, what, whatever, nobody, none, told, asked";
 
 /// The highest number for each crate. A crate that is not listed has the number 0.
 const MOST: [(&str, usize); 10] = [
-    ("cli", 8),
-    ("engine", 97),
+    ("cli", 1),
+    ("engine", 37),
     ("fuzz", 2),
-    ("instrument", 30),
-    ("lab", 2),
-    ("model", 4),
-    ("net", 4),
-    ("proto", 49),
+    ("gridftp", 1),
+    ("instrument", 2),
+    ("model", 1),
+    ("net", 2),
+    ("proto", 18),
     ("system", 1),
-    ("transfer", 90),
+    ("transfer", 24),
 ];
 
 /// Finds crates with more unclear comments and names than their number.
