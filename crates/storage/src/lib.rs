@@ -1,21 +1,19 @@
 //! Files, directories and journals. No code here opens a socket.
 //!
-//! Every durable call goes through the two traits of this crate, and only
-//! through them. [`posix`] is the real one; `forgetting` loses whatever was
-//! not synced, so that tests can crash it at every step; [`destination`] makes
-//! a sync that failed fail for good.
+//! Every durable call goes through the two traits of this crate. [`posix`] implements them for the
+//! kernel. `forgetting` implements them in memory and loses all unsynced data, so that tests can
+//! simulate a crash at every step. [`destination`] makes all syncs fail after one failed sync.
 //!
-//! A [`Directory`] is a handle. Every operation takes one name in it and never
-//! follows a symbolic link in that name, so that no path can lead out of the
-//! root whose handle was opened first. [`beneath`] goes down several names at
-//! once, [`listing`] gives a directory in byte order however large it is,
-//! [`together`] syncs many files at once, [`fake_super`] keeps in attributes what only a
-//! superuser may give.
+//! A [`Directory`] is a handle. Every operation takes one name in it and never follows a symbolic
+//! link of that name, so that no path can lead out of the root whose handle was opened first.
+//! [`beneath`] opens a path of several names, [`listing`] lists a directory of any size in byte
+//! order, [`together`] syncs many files at once, and [`fake_super`] stores privileged metadata in
+//! attributes.
 //!
-//! - [`journal`]: records which parts of a large file are durable
-//! - [`file_data`]: how files are read, written and hashed
+//! - [`journal`]: records the durable parts of large files
+//! - [`file_data`]: reads, writes and hashes files
 //! - [`owners`]: users and groups by name and by number
-//! - [`notices`]: what a destination does not keep
+//! - [`notices`]: metadata that a destination does not keep
 //! - [`failure`]: errors of system calls as messages
 //! - [`fan_out`]: one operation on many names
 

@@ -1,10 +1,10 @@
 //! The state of a partly received large file.
 //!
-//! Two files lie beside the destination until it is complete:
+//! Two files are next to the destination until it is complete:
 //!
 //! ```text
-//! .longhaul-<32 hex>.journal           what of it is durable, and who owns it
-//! .longhaul-<32 hex>-<16 hex>.part     the data; the journal tells the last 16
+//! .longhaul-<32 hex>.journal           the durable parts of the file, and its owner
+//! .longhaul-<32 hex>-<16 hex>.part     the data; the journal contains the 16 digits
 //! ```
 //!
 //! The 32 digits are the hash of the destination's name and the principal, so partial data is found
