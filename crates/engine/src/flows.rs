@@ -332,7 +332,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     #[test]
-    fn work_in_hand_counts() {
+    fn unfinished_work_counts_as_busy() {
         let seconds = Duration::from_secs;
         let mut work = WorkTime::default();
         work.begin(seconds(1));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_come_for_work_and_go_without() {
+    fn flows_start_for_work_and_end_without_work() {
         let works = Arc::new(AtomicBool::new(true));
         let busy = Arc::clone(&works);
         let group = FlowGroup::new(

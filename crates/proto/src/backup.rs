@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_is_bounded_and_read_as_it_was_said() {
+    fn a_backup_is_bounded_and_decoded_as_encoded() {
         for (suffix, directory, valid) in [
             (&b"~"[..], None, true),
             (b"", None, false),

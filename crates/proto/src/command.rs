@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_bounded_and_read_as_it_was_said() {
+    fn a_command_is_bounded_and_decoded_as_encoded() {
         for (command, jobs, milliseconds, valid) in [
             (&b"true"[..], 1, 1, true),
             (b"catalogue \xff", MAXIMUM_JOBS, LONGEST_MILLISECONDS, true),

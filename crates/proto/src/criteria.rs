@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn size_and_time_decide_where_nothing_else_is_said() {
+    fn size_and_time_decide_by_default() {
         let usual = Criteria::default();
         assert_eq!(usual.judge(&both((5, 5), (7, 7))), Verdict::Same);
         assert_eq!(usual.judge(&both((5, 6), (7, 7))), Verdict::Copy);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_criterion_does_what_rsyncs_does() {
+    fn each_criterion_has_the_effect_of_rsyncs_option() {
         let of = |set: fn(&mut Criteria)| {
             let mut criteria = Criteria::default();
             set(&mut criteria);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn criteria_are_read_as_they_were_said() {
+    fn criteria_are_decoded_as_encoded() {
         let criteria = Criteria {
             update: true,
             window: 3,

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_in_order_and_directories_whole() {
+    fn names_are_in_order_and_directories_complete() {
         let mut order = NamesOrder::default();
         assert!(order.accepts(&[
             of("", (true, true), &["a", "b"]),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_is_read_as_it_was_said_and_bounded() {
+    fn a_deletion_is_bounded_and_decoded_as_encoded() {
         let deletion = Deletion {
             excluded: true,
             maximum: Some(3),

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn misaligned_ranges_are_no_blocks() {
+    fn misaligned_ranges_are_not_blocks() {
         assert!(!is_block(1024, 2048, 8192));
         assert!(!is_block(512, 512, 8192));
         assert!(!is_block(0, 3000, 8192));

@@ -694,7 +694,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_version_is_known_whatever_follows_it() {
+    fn another_version_is_recognised_before_any_other_field() {
         #[derive(Encode)]
         #[cbor(map)]
         struct Later {
@@ -726,7 +726,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_control_requests_are_names_alone() {
+    fn names_in_control_requests_contain_no_path() {
         let valid = |what| {
             let credential = None;
             ControlRequest { credential, what }.is_valid()

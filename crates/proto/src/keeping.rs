@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_read_as_they_were_written() {
+    fn fields_are_decoded_as_encoded() {
         let keeping = Keeping {
             users: true,
             modes: "F644".into(),
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn long_or_senseless_texts_are_refused() {
+    fn long_or_invalid_texts_are_refused() {
         let with = |modes: &str, user_map: &str| {
             let keeping = Keeping {
                 modes: modes.into(),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_allowed_bounds_what_is_asked() {
+    fn a_permission_bounds_a_request() {
         let all = Keeping {
             users: true,
             devices: true,

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_are_taken_apart() {
+    fn urls_are_parsed() {
         let full = remote("longhaul://alice@dtn.example.org:7000/data/run 1/");
         assert_eq!(full.principal.as_deref(), Some("alice"));
         assert_eq!(full.host, HostPort::new("dtn.example.org", 7000));
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_endpoints_are_parsed_again() {
         for text in [
             "a/b:c",
             "./-",
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_local_or_refused() {
+    fn other_texts_are_local_paths_or_refused() {
         assert_eq!(parse("a/b:c").unwrap(), Endpoint::local(b"a/b:c".to_vec()));
         assert_eq!(parse("null:").unwrap(), Endpoint::new(null::Null));
         assert_eq!(parse("-").unwrap(), Endpoint::new(standard::Standard));

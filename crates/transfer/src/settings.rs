@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_login_is_kept_for_a_time_or_not_at_all() {
+    fn a_login_is_kept_for_a_time_or_not_kept() {
         let read = |text: &str| text.parse::<Persist>();
         assert_eq!(read("10min").unwrap().option(), "-oControlPersist=600");
         assert_eq!(read("0.5s").unwrap().shown(), "1 s");

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_failure_counts_as_done() {
+    fn a_failure_is_never_reported_as_done() {
         for (code, exit) in [
             (None, Exit::Connection),
             (Some(0), Exit::Connection),

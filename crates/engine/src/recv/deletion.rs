@@ -159,7 +159,7 @@ mod tests {
 
     /// A peer that announces a single file could name any directory of the destination.
     #[test]
-    fn where_a_single_file_lands_nothing_is_deleted() {
+    fn a_copy_of_a_single_file_deletes_no_names() {
         for (landing, operation, plans) in [
             (Landing::As, Operation::Copy, false),
             (Landing::As, Operation::DryRun, false),

@@ -602,7 +602,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_go_by_name_where_it_exists_and_by_number_elsewhere() {
+    fn owners_are_set_by_name_if_it_exists_and_otherwise_by_number() {
         let by_name = Keeping {
             users: true,
             ..Keeping::default()
@@ -759,7 +759,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_stands_for_is_not_copied_where_attributes_say_that() {
+    fn attributes_of_fake_super_are_not_copied_as_ordinary_ones() {
         let keeper = keeper(Keeping {
             extended: true,
             as_attribute: true,
@@ -791,7 +791,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_executable_where_another_one_is() {
+    fn a_file_becomes_executable_if_its_source_is() {
         for (existing, source, after) in [
             (0o640, 0o755, 0o750),
             (0o755, 0o644, 0o644),

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn one_entry_decides_what_an_inode_with_several_names_gets() {
+    fn the_first_entry_decides_the_metadata_of_a_shared_inode() {
         let mut mending = Mending::default();
         let mut status = Status::on_no_disk(FileKind::File, 0o644, 1);
         assert!(mending.decides(&entry(1), &status) && mending.decides(&entry(2), &status));

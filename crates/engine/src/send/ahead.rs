@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_in_order_and_as_they_are_however_they_are_looked_at() {
+    fn names_are_in_order_with_every_kind_of_lookup() {
         let place = tempfile::tempdir().unwrap();
         for number in 0..300 {
             std::fs::write(place.path().join(format!("f{number:03}")), b"").unwrap();

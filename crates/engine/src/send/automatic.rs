@@ -442,7 +442,7 @@ mod tests {
     /// A trial of a slow codec takes milliseconds. Readers, other compressors and the timer use the
     /// chooser meanwhile.
     #[test]
-    fn trials_do_not_hold_up_who_asks() {
+    fn trials_do_not_block_other_threads() {
         let automatic = Automatic::new(Box::new(InTurn(0)));
         let mut tried = 0;
         automatic.try_due(Kind::Text, 1000, |place, bytes| {

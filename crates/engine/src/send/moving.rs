@@ -502,7 +502,7 @@ mod tests {
 
     /// Makes each change that may happen between the last check and the removal.
     #[test]
-    fn only_what_was_read_is_removed() {
+    fn only_the_version_that_was_read_is_removed() {
         let root = ForgettingStorage::new().root();
         let make = |name: &[u8]| match name {
             b"file" => write(&root, name, Creation::New),
@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_directories_nor_further_names_are_removed() {
+    fn directories_and_other_names_are_not_removed() {
         let root = ForgettingStorage::new().root();
         write(&root, b"file", Creation::New);
         let file = entry(&root, b"file");

@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_a_stream_that_did_not_wait_is_taken_out_of_what_comes() {
+    fn a_late_answer_to_a_stream_is_removed_from_its_data() {
         let (mut near, mut far) = joined();
         send(&mut far, &Answer::Joined(Joined { received: 9 })).unwrap();
         far.writer.write_all(&[b"and more"]).unwrap();

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_threads_change_nothing() {
+    fn enough_threads_leave_the_numbers_unchanged() {
         let settings = TransferSettings::default();
         let wanted = many().threads(&settings, Ends::Both);
         assert_eq!(many().within(wanted, &settings, Ends::Both), many());
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn paired_streams_need_fewer() {
+    fn paired_streams_need_fewer_threads() {
         let settings = TransferSettings {
             stack: Stack::Paired,
             ..TransferSettings::default()

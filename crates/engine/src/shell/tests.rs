@@ -29,7 +29,7 @@ fn a_name_is_an_argument_and_no_text_of_the_shell() {
 }
 
 #[test]
-fn why_a_command_did_not_succeed_is_told_with_its_last_words() {
+fn a_failed_command_is_reported_with_the_last_line_of_its_output() {
     let fault = |text| fault(&ran(text, &[])).unwrap();
     assert_eq!(fault("exit 3"), "it ended with exit code 3");
     let words = fault("echo last words >&2; echo; exit 4");
@@ -44,7 +44,7 @@ fn why_a_command_did_not_succeed_is_told_with_its_last_words() {
 }
 
 #[test]
-fn of_what_is_said_the_last_is_kept() {
+fn the_end_of_the_output_is_kept() {
     let ran = ran(
         "i=0; while [ $i -lt 20000 ]; do echo $i; i=$((i+1)); done",
         &[],
@@ -56,7 +56,7 @@ fn of_what_is_said_the_last_is_kept() {
 
 /// The shown messages are limited, per line and in total. Omitted text is indicated.
 #[test]
-fn of_many_words_some_are_shown() {
+fn long_output_is_shown_in_part() {
     let said = "ä".repeat(2000).into_bytes();
     let ran = Ran {
         ended: Ended::TooLong,
@@ -88,7 +88,7 @@ fn of_many_words_some_are_shown() {
 /// Processes that it started are killed as well; otherwise the pipe would stay open without a
 /// reader.
 #[test]
-fn a_command_whose_time_is_over_is_ended_with_all_that_it_started() {
+fn a_command_beyond_its_time_limit_is_ended_with_its_children() {
     let within = Duration::from_millis(50);
     let mut text = sh("sleep 300 & echo $!; trap '' TERM; wait; sleep 300", &[]);
     text.stdin(Stdio::null());
@@ -113,7 +113,7 @@ fn piped(text: &str, input: &[u8]) -> (Ran, Vec<u8>) {
 }
 
 #[test]
-fn a_filter_need_not_read_all_and_its_output_comes_whole() {
+fn a_filter_may_read_a_part_and_its_whole_output_is_used() {
     let input = vec![b'x'; 3 << 20];
     let (ran, output) = piped("echo words >&2; tr x y", &input);
     assert_eq!(fault(&ran), None);
@@ -131,7 +131,7 @@ fn a_filter_need_not_read_all_and_its_output_comes_whole() {
 }
 
 #[test]
-fn a_filter_whose_output_cannot_be_taken_is_ended() {
+fn a_filter_is_ended_if_its_output_cannot_be_written() {
     let file = std::fs::File::open("/dev/null").unwrap();
     let mut take = |_: &[u8]| Err(io::ErrorKind::StorageFull.into());
     let text = sh("yes", &[]);
@@ -140,7 +140,7 @@ fn a_filter_whose_output_cannot_be_taken_is_ended() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_is_ended_with_it() {
+fn background_processes_of_a_command_end_with_it() {
     let ran = ran("sleep 300 & echo $!", &[]);
     let sleeper = String::from_utf8(ran.said).unwrap();
     assert!(is_gone(sleeper.trim()));
@@ -148,7 +148,7 @@ fn what_a_command_leaves_behind_is_ended_with_it() {
 
 /// Commands: one that ends on SIGTERM, one that ignores it, one that would start later.
 #[test]
-fn none_outlives_the_end_of_all() {
+fn no_command_outlives_the_end_of_all_groups() {
     let groups: &'static Groups = Box::leak(Box::new(Groups::new()));
     let (sender, receiver) = std::sync::mpsc::channel();
     let place = tempfile::tempdir().unwrap();
@@ -181,7 +181,7 @@ fn none_outlives_the_end_of_all() {
 }
 
 #[test]
-fn a_command_that_nobody_waits_for_ends() {
+fn a_command_that_is_no_longer_needed_is_ended() {
     let asked = AtomicBool::new(false);
     let wanted = || !asked.swap(true, Ordering::Relaxed);
     let ran = run(sh("sleep 300", &[]), LONG, &wanted).unwrap();

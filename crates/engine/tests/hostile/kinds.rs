@@ -36,7 +36,7 @@ fn special(id: u64, path: &[u8], kind: SpecialKind) -> Entry {
 }
 
 #[test]
-fn what_nobody_asked_for_is_not_made() {
+fn unrequested_kinds_of_entries_are_not_made() {
     let place = Place::new();
     std::fs::write(place.root().join("own"), b"own").unwrap();
     let mode = std::fs::metadata(place.root())
@@ -103,7 +103,7 @@ fn what_nobody_asked_for_is_not_made() {
 /// other existing file.
 // Promise 73.
 #[test]
-fn a_further_name_is_tied_to_its_entry() {
+fn a_hard_link_is_tied_to_its_entry() {
     let place = Place::new();
     let root = place.root();
     std::fs::write(root.join("own"), b"own").unwrap();

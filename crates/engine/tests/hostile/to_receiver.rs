@@ -70,7 +70,7 @@ fn paths_that_lead_out_end_the_session() {
 
 /// A sender in the middle of a large file must still receive the reason for the end of the session.
 #[test]
-fn what_comes_after_the_end_is_read() {
+fn data_after_the_end_are_read() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, lingering());
     let end = Arc::clone(&peer.end);
@@ -94,7 +94,7 @@ fn what_comes_after_the_end_is_read() {
 
 // Promise 27.
 #[test]
-fn links_in_the_way_are_not_followed() {
+fn links_in_a_path_are_not_followed() {
     let place = Place::new();
     symlink(place.beside(), place.root().join("away")).unwrap();
     symlink(place.beside().join("sentinel"), place.root().join("file")).unwrap();
@@ -146,7 +146,7 @@ fn links_in_the_way_are_not_followed() {
 }
 
 #[test]
-fn a_directory_swapped_for_a_link_meanwhile_leads_nowhere() {
+fn a_directory_swapped_for_a_link_does_not_lead_out() {
     let place = Place::new();
     let inside = place.root().join("inside");
     let mut peer = Peer::of_receiver(&place, short());
@@ -292,7 +292,7 @@ fn floods_are_refused_with_bounded_memory() {
 
 /// A lost session keeps its state for a client that comes back.
 #[test]
-fn a_lost_session_with_much_under_way_ends_at_once() {
+fn a_lost_session_with_much_unfinished_data_ends_at_once() {
     let place = Place::new();
     let settings = TransferSettings {
         linger: Duration::from_secs(3600),
@@ -341,7 +341,7 @@ fn flows_that_a_peer_asks_for_are_bounded() {
 
 /// The peer begins very many directories that are compared, and ends none of them.
 #[test]
-fn directories_without_end_end_the_session() {
+fn endless_directories_end_the_session() {
     let place = Place::new();
     for n in 0..66_000 {
         std::fs::create_dir(place.root().join(n.to_string())).unwrap();
@@ -363,7 +363,7 @@ fn directories_without_end_end_the_session() {
 
 /// The peer begins very many directories that do not exist at the destination.
 #[test]
-fn missing_directories_without_end_take_bounded_memory() {
+fn endless_missing_directories_use_bounded_memory() {
     let place = Place::new();
     let mut settings = short();
     settings.operation = Operation::Verify;
@@ -409,7 +409,7 @@ fn scattered_pieces_and_many_files_are_refused() {
 }
 
 #[test]
-fn what_is_wrong_is_never_written_under_its_name() {
+fn corrupt_data_never_get_the_name() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, short());
     peer.block(&pack(file(0, b"digest", 4), b"good"), b"evil");
@@ -500,7 +500,7 @@ fn blocks_that_contradict_themselves_end_the_session() {
 }
 
 #[test]
-fn a_bomb_is_bounded_by_what_it_announced() {
+fn a_decompression_bomb_is_bounded_by_its_announcement() {
     let place = Place::new();
     let mut settings = short();
     settings.codec = Codec::Zstd { level: 1 };
@@ -523,7 +523,7 @@ fn a_bomb_is_bounded_by_what_it_announced() {
 /// Data of another codec, truncated or corrupt data, or data of another length than announced must
 /// not be written, whatever codec the session named.
 #[test]
-fn what_does_not_decode_to_what_was_announced_is_not_written() {
+fn data_that_do_not_decode_to_the_announced_length_are_not_written() {
     const LENGTH: usize = 60_000;
     let text = |length: usize| b"all the same ".repeat(length / 13 + 1)[..length].to_vec();
     let shuffle = Some(Shuffle {
@@ -585,7 +585,7 @@ fn a_tree_to_be_verified_is_not_written_to() {
 }
 
 #[test]
-fn messages_of_the_wrong_role_and_nonsense_end_the_session() {
+fn messages_of_the_wrong_role_and_invalid_ones_end_the_session() {
     let name = PieceName {
         file: EntryId(0),
         generation: 0,
@@ -636,7 +636,7 @@ fn messages_of_the_wrong_role_and_nonsense_end_the_session() {
 }
 
 #[test]
-fn a_receiver_that_is_done_stays_for_a_sender_that_does_not_know_it() {
+fn a_finished_receiver_waits_until_the_sender_knows_it() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, lingering());
     peer.block(&pack(file(0, b"new", 4), b"data"), b"data");
@@ -663,7 +663,7 @@ fn a_receiver_that_is_done_stays_for_a_sender_that_does_not_know_it() {
 /// The sender moves to another stream and sends no new messages there. The receiver must repeat its
 /// messages, because those on the previous stream may never arrive.
 #[test]
-fn what_was_said_is_said_again_where_the_sender_moved_to() {
+fn messages_are_repeated_on_the_new_stream_of_the_sender() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, lingering());
     peer.block(&pack(file(0, b"new", 4), b"data"), b"data");
@@ -688,7 +688,7 @@ fn what_was_said_is_said_again_where_the_sender_moved_to() {
 }
 
 #[test]
-fn calls_that_were_asked_for_are_told_of_within_bounds() {
+fn requested_calls_are_reported_within_bounds() {
     let call = Call::new(&"192.0.2.1:1", CallLook::Reset, "refused");
     let long = Call {
         cause: "x".repeat(MAXIMUM_CAUSE_BYTES + 1),
@@ -737,7 +737,7 @@ fn a_number_joins_once_and_a_flood_of_flows_is_bounded() {
 /// An attacker on the network path can send any bytes on a clear stream.
 // Promise 36.
 #[test]
-fn nonsense_on_a_stream_in_clear_costs_that_stream_alone() {
+fn invalid_data_in_clear_close_only_their_stream() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, short());
     let (mut ours, theirs) = local_pair().unwrap();

@@ -22,7 +22,7 @@ fn farewell(peer: Peer, context: &str) -> Farewell {
 }
 
 #[test]
-fn what_only_a_sender_sends_ends_the_session() {
+fn messages_of_a_sender_to_a_sender_end_the_session() {
     let wrong = [
         Message::Entries(vec![file(0, b"a", 1)]),
         Message::WalkEnd {
@@ -81,7 +81,7 @@ fn the_scan_ends_before_the_other_end_takes_its_entries() {
 }
 
 #[test]
-fn answers_that_make_no_sense_do_no_harm() {
+fn invalid_answers_have_no_effect() {
     let place = place();
     let mut peer = Peer::of_sender(&place.root(), short());
     let odd = vec![
@@ -154,7 +154,7 @@ fn longhaul_processor() -> Duration {
 }
 
 #[test]
-fn a_receiver_that_asks_again_for_ever_is_told_no() {
+fn endless_requests_of_a_receiver_are_refused() {
     let place = place();
     let mut peer = Peer::of_sender(&place.root(), short());
     let mut said = 0;

@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_earlier_run_left_is_read_before_the_file_gets_its_name() {
+    fn data_of_an_earlier_run_are_read_before_the_file_gets_its_name() {
         let (mut receiver, id) = resumed();
         receiver.handle_read_back(id, 0, Ok(()));
         let job = receiver.poll_storage(Moment(0));
@@ -589,7 +589,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_altered_since_fails_the_file() {
+    fn altered_data_of_an_earlier_run_fail_the_file() {
         let (mut receiver, id) = resumed();
         // Results for another generation are ignored.
         let failure = Failure::new(FailureKind::Corrupt, "altered");

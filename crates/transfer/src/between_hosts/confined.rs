@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_the_daemons_user_is_touched() {
+    fn settings_that_concern_the_daemons_user_are_refused() {
         let usual = asked(&["/a", "longhaul://h/b"]);
         assert!(confine(&usual).is_ok());
         let forbidden: [fn(&mut ConnectionSettings); 9] = [

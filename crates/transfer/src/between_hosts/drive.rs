@@ -408,7 +408,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_nothing_in_time_is_not_waited_for() {
+    fn a_client_that_is_silent_beyond_its_time_is_given_up() {
         let (near, far) = UnixStream::pair().unwrap();
         let hasty = |until| Hasty {
             input: near.try_clone().unwrap(),

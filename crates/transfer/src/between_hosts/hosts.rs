@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_host_tells_of_jobs_without_end() {
+    fn the_list_of_jobs_of_a_host_is_bounded() {
         let job = Listed {
             name: "0a1b2c3d".into(),
             host: "dtn7".into(),

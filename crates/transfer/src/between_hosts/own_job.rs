@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_asks_nobody_and_keeps_what_was_asked_for() {
+    fn a_job_asks_no_questions_and_keeps_the_settings() {
         let mut asked = copy("a", "host:b");
         asked.connection.ssh.install_remote = true;
         asked.connection.ssh.persist = Some(Persist::of_seconds(60));
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_this_host_is_known_by_its_name() {
+    fn a_job_of_this_host_is_found_by_its_name() {
         assert_eq!(job_of(HERE, "0a1b2c3d"), "0a1b2c3d");
         assert_eq!(job_of("dtn7", "0a1b2c3d"), "dtn7:0a1b2c3d");
     }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_what_they_were() {
+    fn paths_keep_their_meaning_at_the_other_host() {
         let two = ["a:-x", "a:p:q"];
         assert_eq!(paths(&two, "u@[::1]:~", true), ["-x", "./p:q", "u@[::1]:."]);
         let zeros = paths(&["a:zero:1kB"], "b:null:", true);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_job_is_asked_for_what_the_user_asked_and_knows_no_credential() {
+    fn a_job_gets_the_users_settings_without_credentials() {
         let mut asked = spec(&["a:x"], "b:y");
         asked.selection.recursive = true;
         asked.limits.memory = 1 << 20;

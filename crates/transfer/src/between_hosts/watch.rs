@@ -347,7 +347,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_nothing_is_not_waited_for_without_end() {
+    fn silence_is_given_up_after_the_timeout() {
         let (near, far) = UnixStream::pair().unwrap();
         let span = Duration::from_millis(1);
         assert!(!speaks_within(&near, span, 3));
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manifest_stays_as_it_was_until_the_job_has_told_its_own() {
+    fn an_old_manifest_stays_until_the_job_has_sent_its_own() {
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("manifest");
         std::fs::write(&file, "before").unwrap();
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_those_of_the_job() {
+    fn exit_codes_are_those_of_the_job() {
         for exit in [
             Exit::Done,
             Exit::Partial,

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_of_every_field_and_of_nothing_else() {
+    fn a_key_depends_on_every_field_and_on_no_other_value() {
         let all = [
             &["/a"][..],
             &["/a", "/b"],
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_its_fields_stays() {
+    fn the_order_of_the_keys_fields_is_fixed() {
         // A different order would make an earlier run's partial files unusable.
         let hexadecimal = crate::manifest::hexadecimal(&key(&["/data/run 1", "u@h:x"]));
         let expected = "8798613c322945c3231ebfc3941c2f4f75bdab1cad6f45a2b1a08cc0c6fe02d2";

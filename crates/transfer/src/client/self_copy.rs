@@ -217,7 +217,7 @@ mod tests {
 
     // tidy: long because one tree serves all cases.
     #[test]
-    fn nothing_is_copied_onto_itself() {
+    fn a_copy_onto_itself_is_refused() {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| {
             place
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_destination_in_a_part_that_is_left_out_is_no_part_of_the_source() {
+    fn a_destination_in_an_excluded_part_is_not_part_of_the_source() {
         let place = tempfile::tempdir().unwrap();
         let at = |path: &str| {
             let path = place.path().join(path);

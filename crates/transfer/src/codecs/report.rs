@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_tells_ratio_cpu_time_and_what_was_saved() {
+    fn a_summary_has_ratio_cpu_time_and_saved_time() {
         let mut progress = Progress {
             elapsed: Duration::from_secs(10),
             wire_bytes: 500_000_000,

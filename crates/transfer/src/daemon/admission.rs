@@ -936,7 +936,7 @@ mod tests {
     use crate::stop::Exit;
 
     #[test]
-    fn a_client_is_told_that_a_newer_run_took_over() {
+    fn a_takeover_by_a_newer_run_is_reported() {
         let exit = |error| {
             let refused = landing_refused(&error);
             open_stop(&"host", &OpenError::Refused(refused)).exit

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn each_address_is_told_of_as_it_looks() {
+    fn each_address_is_reported_with_its_result() {
         let [own, meant, other] = [(); 3].map(|()| Identity::ephemeral().unwrap());
         let (silent, _listener, waiting) = silent();
         assert!(waiting.len() < 16, "its queue has no end");
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_heard_in_time_is_the_last_that_was() {
+    fn a_late_result_is_replaced_by_the_last_step() {
         let [first, second] = [1, 2].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
         let (sender, steps) = channel();
         sender

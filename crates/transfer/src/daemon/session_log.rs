@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stopped_copy_counts_what_left_or_is_durable() {
+    fn a_stopped_copy_counts_sent_or_durable_bytes() {
         let mut progress = Progress {
             done_bytes: 10,
             settled_bytes: 30,

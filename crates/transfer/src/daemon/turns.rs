@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_overtaken_claims_nothing() {
+    fn an_overtaken_request_does_not_take_over() {
         let turns = Arc::new(Turns::default());
         let newer = turns.take(&key(b"x"), rank(5)).unwrap();
         assert!(turns.take(&key(b"x"), rank(4)).is_none());
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_waits_leaves_when_a_newer_one_comes() {
+    fn a_waiting_request_ends_when_a_newer_one_arrives() {
         let turns = Arc::new(Turns::default());
         let first = turns.take(&key(b"x"), rank(1)).unwrap();
         let between = Arc::clone(&turns);

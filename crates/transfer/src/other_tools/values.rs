@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_told_from_paths() {
+    fn values_are_distinguished_from_paths() {
         let tells = |tells: fn(&OsStr) -> bool, word: &str| tells(OsStr::new(word));
         assert!(tells(is_number, "22") && !tells(is_number, "./22") && !tells(is_number, ""));
         assert!(tells(is_setting, "Port=22") && tells(is_setting, "User x"));

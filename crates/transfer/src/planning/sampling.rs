@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dataset_is_known_by_its_kinds_and_what_codecs_make_of_them() {
+    fn a_dataset_is_described_by_kinds_and_their_compression() {
         let top = tempfile::tempdir().unwrap();
         let random = &mut Random::new(3);
         std::fs::write(top.path().join("noise"), random.bytes(6 << 20)).unwrap();
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sampled_is_one_part() {
+    fn data_without_samples_are_one_part() {
         let top = tempfile::tempdir().unwrap();
         let parts = look(top.path(), 10);
         assert_eq!((parts.len(), parts[0].codecs.len()), (1, 0));

@@ -353,20 +353,20 @@ mod tests {
     }
 
     #[test]
-    fn the_host_is_where_ssh_finds_it() {
+    fn the_host_name_comes_from_the_configuration_of_ssh() {
         let text = "user alice\nhostname dtn7.example.org\nport 22\n";
         assert_eq!(host_name_in(text), Some("dtn7.example.org"));
         assert_eq!(host_name_in("user alice\n"), None);
     }
 
     #[test]
-    fn the_destination_is_no_option() {
+    fn the_destination_is_not_parsed_as_an_option() {
         let line = command_line(&["ssh".into()], vec!["-v".into()], "u@h", "x");
         assert_eq!(line[line.len() - 4..], ["-v", "--", "u@h", "x"]);
     }
 
     #[test]
-    fn every_shell_can_read_it() {
+    fn every_shell_accepts_the_command() {
         let command = remote_command(&far());
         assert_eq!(command.matches('\'').count(), 2);
         assert!(!command.contains(['!', '\n']));
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_installed_that_is_said() {
+    fn a_missing_installation_is_reported() {
         let home = tempfile::tempdir().unwrap();
         let text = answer(home.path(), &far());
         assert!(text.starts_with("\nlonghaul-absent/1 Linux "), "{text}");

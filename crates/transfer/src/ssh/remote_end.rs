@@ -763,7 +763,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_above_where_nothing_was_said() {
+    fn messages_without_output_do_not_refer_to_it() {
         let nologin = "Welcome\nThis account is currently not available.\n";
         for (said, heard, code, parts) in [
             (

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_way_names_what_would_open_it() {
+    fn a_blocked_route_names_its_remedy() {
         let address = "192.0.2.7:50000".parse().unwrap();
         let reason = "cannot connect to 192.0.2.7:50000".to_owned();
         let closed = Route {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mortal_far_side_is_told_where_it_matters() {
+    fn the_end_of_processes_with_the_login_is_reported_for_direct_streams() {
         let address = "192.0.2.7:50000".parse().unwrap();
         for (way, told) in [(Way::Outward(address), true), (Way::Unknown, false)] {
             let mortal = Route {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_hosts_it_is_told_who_dialled_and_which_way_data_flowed() {
+    fn the_route_between_two_hosts_names_the_dialer_and_the_direction() {
         let address = "192.0.2.7:50000".parse().unwrap();
         let line = |way, other: &str, sends| {
             let between = Between {

@@ -53,7 +53,7 @@ fn the_example_copies_a_tree_to_its_end() {
 }
 
 #[test]
-fn what_differs_is_told_by_the_exit() {
+fn differences_set_the_exit_code() {
     let place = tempfile::tempdir().unwrap();
     let (from, to) = (place.path().join("data"), place.path().join("copy"));
     sample(&from);

@@ -61,7 +61,7 @@ fn read(root: &Arc<dyn Directory>, name: &[u8]) -> Option<Vec<u8>> {
 /// The other end announces a name of the copy after a backup was given that name. Without hard
 /// links the file was not renamed by then, and it stays.
 #[test]
-fn what_turns_out_to_be_of_the_copy_is_not_replaced_by_a_backup() {
+fn a_backup_does_not_replace_a_name_that_the_copy_announces_later() {
     let disk = ForgettingStorage::new();
     let root = disk.root();
     for name in [&b"file"[..], b"file~"] {

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn after_two_generations_of_choked_streams_segments_are_smaller() {
+    fn segments_shrink_after_two_generations_of_stalled_streams() {
         let mut passage = Passage::default();
         for _ in 0..4 {
             passage.note_lost(lost(0, 700), at(2_000));

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sends_half_a_frame_is_heard() {
+    fn half_a_frame_counts_as_data_from_the_other_end() {
         let (transfer, mut far) = with_three(false);
         let mut shared = transfer.lock();
         far[1].writer.write_all(&[b"l"]).unwrap();
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumped_is_no_silence() {
+    fn a_jump_of_the_clock_is_not_silence() {
         let (transfer, far) = with_three(false);
         let stopped = Duration::from_secs(65);
         let mut shared = transfer.lock();
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_a_block_is_not_waited_for_without_end() {
+    fn a_missing_rest_of_a_block_is_given_up() {
         let (transfer, far) = with_three(true);
         let at = |second: u64| Moment(0) + Duration::from_secs(second);
         let patience = Duration::from_secs(10);
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn within_a_host_nothing_is_given_up_for_its_silence() {
+    fn silence_ends_no_session_within_a_host() {
         for local in [false, true] {
             let (transfer, far) = with_streams(TransferSettings {
                 local,
@@ -554,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_goes_on_with_what_there_is() {
+    fn a_refused_stream_leaves_the_session_with_the_existing_ones() {
         for clear in [false, true] {
             let (transfer, far) = with_three(clear);
             let mut shared = transfer.lock();

@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_end_sends_does_not_keep_a_stream_that_stands_still() {
+    fn data_of_the_other_end_do_not_keep_a_stalled_stream() {
         let heard = Pulse {
             moved: at(9_900),
             ..pulse(7_000, 3)
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_everywhere_is_a_cut() {
+    fn silence_on_all_streams_is_a_cut() {
         let pulses = [pulse(5_000, 1), pulse(5_100, 2)];
         assert_eq!(judge(&pulses, false, at(0), at(6_000)), Verdict::Fine);
         assert_eq!(judge(&pulses, false, at(0), at(6_200)), Verdict::Quiet);
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_path_is_given_longer() {
+    fn a_long_path_gets_more_time() {
         let long = Pulse {
             rtt: Duration::from_millis(800),
             ..pulse(0, 5)
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_after_what_was_under_way_is_another_loss() {
+    fn losses_after_the_repaired_window_are_a_new_loss() {
         let first = mending(None, (1000, 500), at(100));
         assert_eq!(first, (at(100), 1500));
         assert_eq!(mending(Some(first), (1499, 900), at(900)), first);
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn of_streams_that_mend_singly_a_few_at_a_time_are_replaced() {
+    fn few_streams_with_single_repairs_are_replaced_at_a_time() {
         let mends = |since: u64| Pulse {
             mends: Some(at(since)),
             ..pulse(9_900, 0)
@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_that_tell_nothing_are_not_dialed_again_for_their_silence() {
+    fn channels_without_statistics_are_not_replaced_for_their_silence() {
         assert_eq!(judge(&[], true, at(0), at(60_000)), Verdict::Fine);
         // Stalled streams beside such channels are replaced.
         let pulses = [pulse(5_000, 1)];

@@ -268,7 +268,7 @@ fn parent(disk: &ForgettingStorage, path: &[u8]) -> (Arc<dyn Directory>, Vec<u8>
 
 // Promise 80.
 #[test]
-fn what_is_kept_is_never_lost() {
+fn backups_are_never_lost() {
     for case in Case::all() {
         let scene = Scene::new(case, 5);
         let whole = scene.disk();
@@ -295,7 +295,7 @@ fn what_is_kept_is_never_lost() {
 /// A backup that is not durable does not count, and if a new file does not get its name, the old
 /// file keeps it.
 #[test]
-fn what_is_kept_outlives_syncs_and_renames_that_fail() {
+fn backups_survive_failed_syncs_and_renames() {
     for case in Case::all() {
         let scene = Scene::new(case, 6);
         for count in 0..times("LONGHAUL_CRASHES", 40) {

@@ -109,7 +109,7 @@ fn state(root: &Path) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
 // tidy: long because one case is made, run and judged.
 // Promise 66.
 #[test]
-fn nothing_is_deleted_that_the_model_keeps() {
+fn only_names_that_the_model_deletes_are_deleted() {
     let mut deleted = 0;
     let (mut undeleted, mut faulted) = (0, 0);
     for seed in 0..cases() {
@@ -221,7 +221,7 @@ fn nothing_is_deleted_that_the_model_keeps() {
 /// place.
 // Promise 66.
 #[test]
-fn what_was_moved_away_meanwhile_stays() {
+fn a_directory_moved_away_meanwhile_keeps_its_contents() {
     let place = place();
     let (from, to) = (place.path().join("from"), place.path().join("to"));
     for directory in ["a", "b"] {

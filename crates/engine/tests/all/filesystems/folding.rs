@@ -130,7 +130,7 @@ fn copy_twice(root: &Arc<dyn Directory>, name: &str) {
 
 // Promise 26.
 #[test]
-fn names_that_are_one_in_memory() {
+fn equal_spellings_are_one_name_in_memory() {
     let storage = ForgettingStorage::new();
     storage.fold_case();
     copy_twice(&storage.root(), "in memory");
@@ -140,7 +140,7 @@ fn names_that_are_one_in_memory() {
 
 // Promise 26.
 #[test]
-fn names_that_are_one_on_ntfs() {
+fn equal_spellings_are_one_name_on_ntfs() {
     match mount_folding() {
         Ok(mounted) => {
             let root = PosixDirectory::open_root(mounted.point()).unwrap();

@@ -116,7 +116,7 @@ fn an_excluded_directory_is_not_opened() {
 
 // Promises 25 and 63.
 #[test]
-fn what_is_left_out_is_counted_at_both_ends_and_no_failure() {
+fn excluded_entries_are_counted_at_both_ends_and_are_no_failure() {
     let place = tree(&[("a.o", 1), ("b", 10), ("c", 100), ("d/e", 10), ("old", 10)]);
     let _socket = UnixListener::bind(place.path().join("socket")).unwrap();
     let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);

@@ -145,7 +145,7 @@ fn shown(paths: &BTreeSet<Vec<u8>>) -> Vec<String> {
 
 // Promise 63.
 #[test]
-fn random_rules_select_what_they_select_for_rsync() {
+fn random_rules_select_the_same_files_as_rsync() {
     if Command::new("rsync").arg("--version").output().is_err() {
         longhaul_testing::skip("there is no rsync: install the package rsync");
         return;

@@ -156,7 +156,7 @@ fn streams_are_killed_and_replaced_while_data_flows() {
 
 // Promise 30.
 #[test]
-fn every_flipped_byte_is_noticed_and_sent_again() {
+fn every_flipped_byte_is_detected_and_sent_again() {
     let mut noticed = 0;
     for seed in 0..times("LONGHAUL_PIPELINES", 4) {
         let content = busy_tree(seed + 200);
@@ -185,7 +185,7 @@ fn every_flipped_byte_is_noticed_and_sent_again() {
 /// Names, modes, kinds and targets are in the headers of blocks; checksums cover only contents.
 // Promise 36.
 #[test]
-fn a_header_in_clear_that_was_changed_does_nothing() {
+fn a_changed_header_in_clear_has_no_effect() {
     for seed in 0..times("LONGHAUL_PIPELINES", 2) {
         let content = busy_tree(seed + 700);
         let mut settings = settings();
@@ -205,7 +205,7 @@ fn a_header_in_clear_that_was_changed_does_nothing() {
 }
 
 #[test]
-fn a_stream_that_stalls_does_not_hold_up_the_end() {
+fn a_stalled_stream_does_not_delay_the_end() {
     for clear in [false, true] {
         let content = busy_tree(300);
         let mut settings = settings();
@@ -279,7 +279,7 @@ fn a_session_lingers_and_then_gives_up() {
 }
 
 #[test]
-fn compressed_and_lightly_checked_copies_are_right() {
+fn copies_with_compression_and_checksums_are_correct() {
     for codec in [Codec::Plain, Codec::Zstd { level: 3 }, Codec::Lz4] {
         for integrity in [Integrity::Digest, Integrity::Checksum] {
             let mut content = random_tree(8, 200);
@@ -480,7 +480,7 @@ fn holes_stay_holes() {
 /// reports it, and the next one does not continue the file.
 // Promise 32.
 #[test]
-fn what_reads_back_otherwise_is_copied_anew() {
+fn a_file_that_differs_when_read_back_is_copied_again() {
     let content = one_file(8, "big", 3 << 20);
     let (source, place) = (disk_with(&content), tempfile::tempdir().unwrap());
     let target = PosixDirectory::open_root(place.path()).unwrap();
@@ -533,7 +533,7 @@ fn sources_that_change_are_never_mixed() {
 /// Whole blocks in the page cache are sent from there without a copy, but only on clear connections
 /// and without compression.
 #[test]
-fn what_lies_in_the_page_cache_is_not_copied() {
+fn cached_data_in_clear_are_sent_without_a_copy() {
     let content = single_file();
     let directory = tempfile::tempdir().unwrap();
     let disk = PosixDirectory::open_root(directory.path()).unwrap();
@@ -574,7 +574,7 @@ fn what_lies_in_the_page_cache_is_not_copied() {
 /// On encrypted connections, cached data is read by the thread that sends it, if the other end
 /// accepts a checksum after the data, and if there are as many streams as cores.
 #[test]
-fn what_lies_in_the_page_cache_is_read_as_it_is_sent() {
+fn cached_data_within_tls_are_read_by_the_sending_thread() {
     let chance = &mut Random::new(7);
     let mut content = single_file();
     for name in [&b"top/sub/two"[..], b"top/sub/three", b"top/sub/four"] {
@@ -744,7 +744,7 @@ fn is_one_state(data: &[u8]) -> bool {
 /// state the mode that was used.
 // Promise 38.
 #[test]
-fn direct_reads_and_writes_that_were_refused_are_not_boasted_of() {
+fn refused_direct_reads_and_writes_are_not_reported_as_direct() {
     let (from, to) = (ForgettingStorage::new(), ForgettingStorage::new());
     let content = single_file();
     tree::build(&from.root(), &content);

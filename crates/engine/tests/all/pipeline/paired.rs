@@ -22,7 +22,7 @@ fn paired(seed: u64) -> TransferSettings {
 }
 
 #[test]
-fn streams_come_and_go_and_their_threads_with_them() {
+fn stream_threads_start_and_end_with_their_streams() {
     for seed in 0..times("LONGHAUL_PIPELINES", 3) {
         let content = busy_tree(seed + 300);
         let (ends, to) = start(paired(seed), &content);
@@ -81,7 +81,7 @@ fn blocks_in_clear_find_their_checksums() {
 
 /// Requests for flows in layers have no effect, because the streams do the work.
 #[test]
-fn there_are_no_flows_but_the_streams() {
+fn the_paired_stack_has_no_flows_except_the_streams() {
     let content = busy_tree(600);
     let (ends, to) = start(paired(1), &content);
     let flows = Flows {

@@ -17,7 +17,7 @@ const LOOKS: u32 = 2000;
 /// A disk that stalls must not be taken for a stalled stream: no stream is lost, however long it
 /// takes.
 #[test]
-fn a_disk_that_stands_still_costs_no_streams() {
+fn a_stalled_disk_closes_no_streams() {
     let content = tree::one_file(5, "a", 12 << 20);
     let source = disk_with(&content);
     let disk = ForgettingStorage::new();
@@ -46,7 +46,7 @@ fn a_disk_that_stands_still_costs_no_streams() {
 /// The rest waits in buffers, and then at the sender.
 // Promise 13.
 #[test]
-fn a_disk_that_does_not_sync_takes_in_no_more_than_a_checkpoint() {
+fn a_disk_that_does_not_sync_accepts_at_most_one_checkpoint() {
     let chance = &mut Random::new(3);
     let mut content = Tree::new();
     content.insert(b"top"[..].into(), tree::directory(chance));

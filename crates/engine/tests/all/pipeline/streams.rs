@@ -80,7 +80,7 @@ fn nothing_to_nowhere(bytes: u64, settings: TransferSettings) -> Ends {
 }
 
 #[test]
-fn whoever_receives_can_change_the_rate() {
+fn the_receiver_can_change_the_rate() {
     // At this rate the transfer would take ten hours.
     let settings = TransferSettings {
         limit: Some(1000),
@@ -94,7 +94,7 @@ fn whoever_receives_can_change_the_rate() {
 }
 
 #[test]
-fn what_is_durable_of_a_file_under_way_does_not_remain() {
+fn durable_data_of_an_unfinished_file_are_not_outstanding() {
     const SIZE: u64 = 36 << 20;
     // At this rate the transfer would take ten seconds; it is observed in the middle.
     let settings = TransferSettings {
@@ -120,7 +120,7 @@ fn what_is_durable_of_a_file_under_way_does_not_remain() {
 
 /// The receiver's end of its streams never reaches the sender.
 #[test]
-fn who_exits_does_not_wait_for_the_other_end_to_close() {
+fn a_sender_exits_before_the_other_end_closes() {
     let ends = nothing_to_nowhere(3 << 20, settings());
     let ((left, mut near), (far, right)) = (local_pair().unwrap(), local_pair().unwrap());
     let (mut back, mut there) = (far.reader, far.writer);

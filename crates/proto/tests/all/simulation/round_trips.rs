@@ -163,7 +163,7 @@ fn the_first_byte_leaves_within_three_round_trips() {
 }
 
 #[test]
-fn success_comes_within_a_round_trip_of_the_last_byte() {
+fn success_is_known_within_a_round_trip_of_the_last_byte() {
     let store = milliseconds(30);
     for latency in LATENCIES {
         for (files, size) in [(10, 100), (1, 40 * 4096)] {
@@ -185,7 +185,7 @@ fn success_comes_within_a_round_trip_of_the_last_byte() {
 }
 
 #[test]
-fn nothing_stops_while_answers_are_awaited() {
+fn data_flow_while_answers_are_awaited() {
     for latency in [milliseconds(5), milliseconds(50)] {
         let mut link = links(latency, 1)[0];
         link.rate = 2e6;

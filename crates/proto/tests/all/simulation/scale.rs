@@ -358,7 +358,7 @@ fn offsets_hold_up_to_the_largest_file() {
 }
 
 #[test]
-fn a_reserve_takes_nothing_while_others_do() {
+fn a_reserve_stream_gets_no_blocks_while_others_take_them() {
     let (spare, direct) = (STREAM, StreamId(1));
     let settings = SenderSettings {
         asks: false,
