@@ -34,6 +34,7 @@ mod foreseeing;
 pub mod keeper;
 pub mod keeping;
 pub mod landing;
+mod layers;
 mod links;
 mod mending;
 mod open;
@@ -49,7 +50,7 @@ pub mod verify;
 pub mod write;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use longhaul_proto::block::{BlockHeader, Content, ContentName};
 use longhaul_proto::coding::CodecUse;
@@ -62,7 +63,7 @@ use longhaul_proto::session::StreamId;
 
 use crate::codec::Decoder;
 use crate::codec::uses::CodecUses;
-use crate::flows::{FlowGroup, LayerUse, busy};
+use crate::flows::{LayerUse, busy};
 use crate::pool::Buffer;
 use crate::session::stages::{ReceivingStages, Stages, group, need};
 use crate::session::streams::reading::Stop;
@@ -70,27 +71,24 @@ use crate::session::{SessionError, Transfer, TransferSettings};
 use crate::shell::Words;
 use announced::Announced;
 use asked::Asked;
-use commands::Committed;
 use commit::Discarding;
-use compare::Listed;
-use contents::ToRead;
 use deletion::Deletions;
 use extras::Extras;
-use filter::Unfiltered;
 use folders::Folders;
 use landing::Destination;
+use layers::{Layers, Queues};
 use longhaul_net::StreamReader;
 use longhaul_storage::DataMode;
 use longhaul_storage::fan_out::Pace;
 use longhaul_storage::together::SYNCS_AT_ONCE;
-use longhaul_system::queue::{Queue, lock};
+use longhaul_system::queue::lock;
 use longhaul_system::seats::{Role, Seat};
 use mending::Mending;
 use parts::Parts;
 use probes::Probes;
 use replacing::Replacements;
 use staging::Staging;
-use verify::{ArrivedBlock, Awaited, Found, VerifiedBlock, match_checksums};
+use verify::{ArrivedBlock, Awaited, Found, match_checksums};
 
 /// State of a receiving end: its destination, its queues and its threads.
 pub struct ReceiveSide {
@@ -111,11 +109,7 @@ pub struct ReceiveSide {
     /// Held while the other end searches its sources for a probe.
     asking: Mutex<()>,
     pub(crate) parts: Parts,
-    pub(crate) arrived: Queue<ArrivedBlock>,
-    pub(crate) verified: Queue<VerifiedBlock>,
-    pub(crate) listed: Queue<Listed>,
-    /// Existing data that must be read.
-    pub(crate) to_read: Queue<ToRead>,
+    queues: Queues,
     pub(crate) staging: Staging,
     pub(crate) awaited: Mutex<Awaited>,
     pub(crate) temporaries: AtomicU64,
@@ -127,25 +121,13 @@ pub struct ReceiveSide {
     /// Measures how long it takes to sync a small file, and to rename one.
     pub(crate) syncs: Pace,
     pub(crate) renames: Pace,
-    /// Files whose command has not run yet. Files that are pushed after the commands ended are
-    /// dropped; their pending commands are recorded.
-    commands: Queue<Committed>,
-    /// Files that wait for their filter command.
-    filtering: Queue<Unfiltered>,
     /// Limits the output of commands that is shown.
     pub(crate) words: Words,
     /// Finished directories that hold leftovers of an earlier session.
     pub(crate) unswept: Mutex<Vec<TreePath>>,
     pub(crate) mending: Mutex<Mending>,
     direct: AtomicBool,
-    decompressors: OnceLock<FlowGroup>,
-    writers: OnceLock<FlowGroup>,
-    committers: OnceLock<FlowGroup>,
-    small_committers: OnceLock<FlowGroup>,
-    comparers: OnceLock<FlowGroup>,
-    content_comparers: OnceLock<FlowGroup>,
-    command_runners: OnceLock<FlowGroup>,
-    filters: OnceLock<FlowGroup>,
+    layers: Layers,
 }
 
 impl ReceiveSide {
@@ -172,10 +154,7 @@ impl ReceiveSide {
             announced: links.then(Mutex::default),
             destination,
             asked: None,
-            arrived: Queue::default(),
-            verified: Queue::default(),
-            listed: Queue::default(),
-            to_read: Queue::default(),
+            queues: Queues::default(),
             awaited: Mutex::default(),
             temporaries: AtomicU64::new(0),
             decoders: Mutex::default(),
@@ -183,20 +162,11 @@ impl ReceiveSide {
             discarding: Discarding::default(),
             syncs: Pace::with_threads(SYNCS_AT_ONCE),
             renames: Pace::default(),
-            commands: Queue::bounded(commands::MOST_WAITING),
-            filtering: Queue::bounded(filter::most_waiting()),
             words: Words::default(),
             unswept: Mutex::default(),
             mending: Mutex::default(),
             direct: AtomicBool::new(false),
-            decompressors: OnceLock::new(),
-            writers: OnceLock::new(),
-            committers: OnceLock::new(),
-            small_committers: OnceLock::new(),
-            comparers: OnceLock::new(),
-            content_comparers: OnceLock::new(),
-            command_runners: OnceLock::new(),
-            filters: OnceLock::new(),
+            layers: Layers::default(),
         }
     }
 
@@ -236,21 +206,14 @@ impl ReceiveSide {
         }
     }
 
-    /// Returns the use of the committer of small files, if it did any work. Otherwise the other
-    /// committers alone measure the layer.
-    fn committers_of_small_files(&self) -> Option<LayerUse> {
-        let usage = self.small_committers.get().map(FlowGroup::usage);
-        usage.filter(|usage| usage.busy > 0)
-    }
-
     /// Measures decoding on a stream's thread.
     pub(crate) fn busy_decoding<T>(&self, work: impl FnOnce() -> T) -> T {
-        busy(&self.decompressors, work)
+        busy(&self.layers.decompressors, work)
     }
 
     /// Measures writing on a stream's thread.
     pub(crate) fn busy_writing<T>(&self, work: impl FnOnce() -> T) -> T {
-        busy(&self.writers, work)
+        busy(&self.layers.writers, work)
     }
 
     pub(crate) fn note_data_mode(&self, mode: DataMode) {
@@ -267,11 +230,69 @@ pub(crate) struct Receiving<'a> {
     transfer: &'a Transfer,
 }
 
+/// The committers at work: they make data durable, name files, and run commands.
+#[derive(Clone, Copy)]
+pub(crate) struct Committer<'a> {
+    side: &'a ReceiveSide,
+    transfer: &'a Transfer,
+}
+
+/// The comparers at work: they compare entries with the destination and correct metadata.
+#[derive(Clone, Copy)]
+pub(crate) struct Comparer<'a> {
+    side: &'a ReceiveSide,
+    transfer: &'a Transfer,
+}
+
+/// The work on names that are removed or replaced.
+#[derive(Clone, Copy)]
+pub(crate) struct Remover<'a> {
+    side: &'a ReceiveSide,
+    transfer: &'a Transfer,
+}
+
+impl<'a> Committer<'a> {
+    fn receiving(&self) -> Receiving<'a> {
+        self.side.at_work(self.transfer)
+    }
+}
+
+impl<'a> Comparer<'a> {
+    fn receiving(&self) -> Receiving<'a> {
+        self.side.at_work(self.transfer)
+    }
+}
+
+impl<'a> Remover<'a> {
+    fn receiving(&self) -> Receiving<'a> {
+        self.side.at_work(self.transfer)
+    }
+}
+
+impl<'a> Receiving<'a> {
+    fn committer(&self) -> Committer<'a> {
+        let Receiving { side, transfer } = *self;
+        Committer { side, transfer }
+    }
+
+    fn comparer(&self) -> Comparer<'a> {
+        let Receiving { side, transfer } = *self;
+        Comparer { side, transfer }
+    }
+
+    fn remover(&self) -> Remover<'a> {
+        let Receiving { side, transfer } = *self;
+        Remover { side, transfer }
+    }
+}
+
 impl Receiving<'_> {
     /// Applies an event to the state machine, and then [settles](Transfer::settle) the change.
     fn tell<T>(&self, what: impl FnOnce(&mut Receiver) -> T) -> Option<T> {
-        self.transfer
-            .tell(|machine| machine.receiver_mut().map(what))
+        let mut shared = self.transfer.lock();
+        let told = shared.machine.receiver_mut().map(what);
+        self.transfer.settle(shared);
+        told
     }
 
     /// True if this generation of the file is being received.
@@ -312,7 +333,11 @@ impl Receiving<'_> {
         }
         // On a clear connection, a duplicate block must not remove this block's checksums between
         // the verdict and the match.
-        let mut awaited = self.transfer.is_clear().then(|| lock(&self.side.awaited));
+        let mut awaited = self
+            .transfer
+            .settings
+            .is_clear()
+            .then(|| lock(&self.side.awaited));
         let keeps = self.tell(|receiver| {
             receiver.handle_arrival(stream);
             match &header.content {
@@ -354,72 +379,64 @@ impl Stages for ReceiveSide {
         let writers = group(both, "write", |side, transfer, flow| {
             Receiving { side, transfer }.run_writer(flow);
         });
-        if !transfer.is_paired() {
+        if !transfer.settings.is_paired() {
             need(transfer, decompressors.set(flows.decompressors));
             need(transfer, writers.set(flows.writers));
         }
         let committers = group(both, "commit", |side, transfer, flow| {
-            Receiving { side, transfer }.run_committer(flow);
+            Receiving { side, transfer }.committer().run_committer(flow);
         });
         need(transfer, committers.set(flows.committers));
         let small = group(both, "commit", |side, transfer, flow| {
-            Receiving { side, transfer }.run_small_committer(flow);
+            Receiving { side, transfer }
+                .committer()
+                .run_small_committer(flow);
         });
         need(transfer, small.set(1));
         let comparers = group(both, "compare", |side, transfer, flow| {
-            Receiving { side, transfer }.run_comparer(flow);
+            Receiving { side, transfer }.comparer().run_comparer(flow);
         });
         need(transfer, comparers.set(1));
         let content_comparers = group(both, "compare", |side, transfer, flow| {
-            Receiving { side, transfer }.run_content_comparer(flow);
+            Receiving { side, transfer }
+                .comparer()
+                .run_content_comparer(flow);
         });
         let count = transfer.settings.content_comparers();
         need(transfer, content_comparers.set(count));
         let runners = group(both, commands::LAYER, |side, transfer, flow| {
-            Receiving { side, transfer }.run_commands(flow);
+            Receiving { side, transfer }.committer().run_commands(flow);
         });
         let filters = group(both, filter::LAYER, |side, transfer, flow| {
-            Receiving { side, transfer }.run_filters(flow);
+            Receiving { side, transfer }.committer().run_filters(flow);
         });
-        if let Some(jobs) = receiving.filter_jobs() {
+        if let Some(jobs) = receiving.committer().filter_jobs() {
             need(transfer, filters.set(jobs));
             // The group is set once, here.
-            let _ = self.filters.set(filters);
+            let _ = self.layers.filters.set(filters);
         }
-        if let Some(jobs) = receiving.command_jobs() {
+        if let Some(jobs) = receiving.committer().command_jobs() {
             need(transfer, runners.set(jobs));
             // The group is set once, here.
-            let _ = self.command_runners.set(runners);
+            let _ = self.layers.command_runners.set(runners);
         }
         // The groups are set once, here; a second start has no effect.
-        let _ = self.decompressors.set(decompressors);
-        let _ = self.writers.set(writers);
-        let _ = self.committers.set(committers);
-        let _ = self.small_committers.set(small);
-        let _ = self.comparers.set(comparers);
-        let _ = self.content_comparers.set(content_comparers);
+        let _ = self.layers.decompressors.set(decompressors);
+        let _ = self.layers.writers.set(writers);
+        let _ = self.layers.committers.set(committers);
+        let _ = self.layers.small_committers.set(small);
+        let _ = self.layers.comparers.set(comparers);
+        let _ = self.layers.content_comparers.set(content_comparers);
     }
 
     fn stop(&self) {
-        self.arrived.close();
-        self.verified.close();
-        self.listed.close();
-        self.to_read.close();
-        self.commands.close();
-        self.filtering.close();
-        let join = |groups: &[&OnceLock<FlowGroup>]| {
-            for group in groups.iter().filter_map(|group| group.get()) {
-                group.join();
-            }
-        };
-        join(&[&self.decompressors, &self.writers, &self.filters]);
+        self.queues.close();
+        self.layers.join_writers();
         // The threads of streams begin no more work.
         self.staging.wait_for_writers();
         // Files that they wrote are still committed.
         self.staging.close();
-        join(&[&self.small_committers, &self.committers]);
-        join(&[&self.comparers, &self.content_comparers]);
-        join(&[&self.command_runners]);
+        self.layers.join_committers();
     }
 
     fn seat(&self) -> &Seat {
@@ -427,53 +444,14 @@ impl Stages for ReceiveSide {
     }
 
     fn set_flows(&self, flows: Flows) {
-        if let (Some(count), Some(group)) = (flows.decompressors, self.decompressors.get()) {
-            // If the system has no more threads, the existing ones continue.
-            let _ = group.set((count as usize).max(1));
-        }
-        if let (Some(count), Some(group)) = (flows.writers, self.writers.get()) {
-            let _ = group.set((count as usize).max(1));
-        }
-        if let (Some(count), Some(group)) = (flows.committers, self.committers.get()) {
-            // The committer of small files stays, and counts as one of them.
-            let small = self
-                .committers_of_small_files()
-                .map_or(0, |small| small.flows);
-            let _ = group.set((count as usize).saturating_sub(small).max(1));
-        }
-        self.arrived.wake();
-        self.verified.wake();
+        self.layers.set_flows(flows);
+        self.queues.arrived.wake();
+        self.queues.verified.wake();
     }
 
     fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
-        let open = transfer.wire_use("open");
-        let usage = |group: &FlowGroup| {
-            if transfer.is_paired() {
-                group.usage_of(open.flows)
-            } else {
-                group.usage()
-            }
-        };
-        let of_blocks = [&self.decompressors, &self.writers].into_iter();
-        let mut layers: Vec<LayerUse> = of_blocks
-            .filter_map(|group| group.get().map(usage))
-            .filter(|usage| usage.busy > 0 || !transfer.is_paired())
-            .collect();
-        let commits = self.committers.get();
-        layers.extend(commits.map(FlowGroup::usage));
-        let small = self.committers_of_small_files();
-        if let (Some(commit), Some(small)) =
-            (layers.last_mut().filter(|_| commits.is_some()), small)
-        {
-            // Both are one layer; the busier kind of file determines its utilization.
-            commit.flows += small.flows;
-            commit.busy += small.busy;
-            commit.utilisation = commit.utilisation.max(small.utilisation);
-        }
-        layers.push(open);
-        let commands = [&self.command_runners, &self.filters].into_iter();
-        layers.extend(commands.filter_map(|group| group.get().map(FlowGroup::usage)));
-        layers
+        let open = transfer.measurements().wire_use("open");
+        self.layers.uses(open, transfer.settings.is_paired())
     }
 
     fn is_direct(&self) -> bool {
@@ -520,7 +498,7 @@ impl ReceivingStages for ReceiveSide {
 
     fn read_block(
         &self,
-        transfer: &Arc<Transfer>,
+        transfer: &Transfer,
         stream: StreamId,
         block: (BlockHeader, usize),
         reader: &mut dyn StreamReader,

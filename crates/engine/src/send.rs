@@ -73,6 +73,7 @@ use gather::Gathering;
 use kinds::{Elements, Kinds};
 use longhaul_storage::DataMode;
 use longhaul_storage::fan_out::Pace;
+use longhaul_system::limits::thread_refusal;
 use longhaul_system::queue::Queue;
 use longhaul_system::seats::{Role, Seat};
 use mounted::Mounted;
@@ -248,7 +249,7 @@ impl Stages for SendSide {
         let compressors = group(both, "compress", |side, transfer, flow| {
             Sending { side, transfer }.run_compressor(flow);
         });
-        let layered = !transfer.is_paired();
+        let layered = !transfer.settings.is_paired();
         if layered {
             need(transfer, readers.set_count(settings.flows.readers));
         }
@@ -289,7 +290,7 @@ impl Stages for SendSide {
                 Sending { side, transfer }.walk();
             });
         if let Err(error) = started {
-            transfer.lacks_thread(&error);
+            transfer.fail_here(&thread_refusal(&error));
         }
     }
 
@@ -323,9 +324,9 @@ impl Stages for SendSide {
     }
 
     fn layers(&self, transfer: &Transfer) -> Vec<LayerUse> {
-        let wire = transfer.wire_use("wire");
+        let wire = transfer.measurements().wire_use("wire");
         let usage = |group: &FlowGroup| {
-            if transfer.is_paired() {
+            if transfer.settings.is_paired() {
                 group.usage_of(wire.flows)
             } else {
                 group.usage()
@@ -334,7 +335,7 @@ impl Stages for SendSide {
         let mut layers: Vec<LayerUse> = [&self.readers, &self.compressors]
             .into_iter()
             .filter_map(|group| group.get().map(usage))
-            .filter(|usage| usage.busy > 0 || usage.flows > 0 && !transfer.is_paired())
+            .filter(|usage| usage.busy > 0 || usage.flows > 0 && !transfer.settings.is_paired())
             .collect();
         layers.push(wire);
         layers.extend(self.filters.get().map(FlowGroup::usage));
@@ -391,7 +392,21 @@ pub(crate) struct Sending<'a> {
     transfer: &'a Transfer,
 }
 
+/// Applies an event to the state machine of a sender, and then [settles](Transfer::settle) the
+/// change.
+fn tell<T>(transfer: &Transfer, what: impl FnOnce(&mut Sender) -> T) -> Option<T> {
+    let mut shared = transfer.lock();
+    let told = shared.machine.sender_mut().map(what);
+    transfer.settle(shared);
+    told
+}
+
 impl Sending<'_> {
+    /// Applies an event to the state machine, and then [settles](Transfer::settle) the change.
+    fn tell<T>(&self, what: impl FnOnce(&mut Sender) -> T) -> Option<T> {
+        tell(self.transfer, what)
+    }
+
     /// Waits for the next result of `poll` while the flow is wanted and the session continues. The
     /// second argument of `poll` is true once the session is over. Used for work other than reads
     /// of blocks.
@@ -410,7 +425,7 @@ impl Sending<'_> {
             if is_over || !flow.is_wanted() {
                 return None;
             }
-            let waited = self.transfer.digesting.wait(shared);
+            let waited = self.transfer.signals.digesting.wait(shared);
             shared = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }

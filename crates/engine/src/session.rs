@@ -3,7 +3,11 @@
 //!
 //! [`Transfer`] is the same at both ends and the dialer. Every thread does its slow work (disk,
 //! socket, cipher, codec) without the lock, then tells the state machine under it what happened.
-//! [`Transfer::observe`] and [`Transfer::set_flows`] are for the steering end.
+//! The steering end uses its [`Measurements`] and its [`Regulator`].
+//!
+//! The state under the lock has one owner for each subject: `machine` for the files and blocks,
+//! `streams`, `steer` for the settings of the kernel, and `lifetime` for the signs of life and the
+//! end of the session.
 
 mod bucket;
 mod end;
@@ -17,14 +21,17 @@ pub(crate) mod observe;
 pub mod opening;
 mod pacing;
 mod paths;
+mod ready;
+mod signals;
 pub(crate) mod stages;
 mod steer;
 pub(crate) mod streams;
+mod summary;
 mod threads;
+mod timer;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use longhaul_proto::block::{Codec, HeaderKey};
@@ -36,8 +43,9 @@ use longhaul_proto::frame::FrameError;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Farewell, Message};
-use longhaul_proto::receiver::{Receiver, ReceiverError};
-use longhaul_proto::sender::{BlockId, MOST_LARGE_FILES, Sender, SenderError};
+use longhaul_proto::receiver::ReceiverError;
+use longhaul_proto::sender::SenderError;
+use longhaul_proto::session::StreamId;
 use longhaul_units::{ByteCount, Moment};
 
 pub use bucket::burst_bytes;
@@ -45,11 +53,14 @@ pub use end::Ending;
 pub use events::{Event, Progress};
 use lifetime::Lifetime;
 pub(crate) use machine::Machine;
-pub use observe::{LAYERS, Silence};
+pub use observe::{LAYERS, Measurements, Silence};
+pub use opening::Opening;
 pub use paths::PathUse;
-pub use steer::{Orders, Steer, View};
+pub use steer::{Orders, Regulator, Steer, View};
+pub use streams::Streams;
 pub use streams::black_hole;
 pub use streams::dial::{Caller, Calls, DialError, Dialer, Joined};
+pub use summary::Summary;
 pub use threads::Ends;
 
 use crate::flows::{Count, Stack};
@@ -58,13 +69,14 @@ use longhaul_net::host_limits::HostLimits;
 use longhaul_system::idle::IdleCores;
 use longhaul_system::limits;
 use longhaul_system::queue::lock;
-use longhaul_system::seats::Seat;
 use pacing::Pacing;
+use ready::ReadyBlocks;
+use signals::Signals;
 pub(crate) use stages::Side;
-use stages::WireBlock;
 use steer::Steering;
-use streams::StreamSet;
 use streams::dial::Calling;
+use streams::{StreamSet, StreamThread};
+use timer::Timer;
 
 // tidy: long file because one lock guards what its functions change.
 
@@ -258,6 +270,16 @@ impl Default for TransferSettings {
 const MOST_DIGESTERS: usize = 4;
 
 impl TransferSettings {
+    /// True if blocks are sent in clear.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.clear.is_some()
+    }
+
+    /// True if streams' own threads do the work of the layers.
+    pub(crate) fn is_paired(&self) -> bool {
+        self.stack == Stack::Paired
+    }
+
     /// Returns the number of threads of a sending end that read files for their digests. Each keeps
     /// a core busy.
     pub(crate) fn digesters(&self) -> usize {
@@ -326,40 +348,19 @@ pub enum SessionError {
     },
 }
 
-/// Divisor for the maximum share of buffers that hold blocks before a stream takes them. With all
-/// buffers, a copy in clear would need 10 % more CPU time, because data leave the caches before
-/// they are sent. With much fewer, pauses of the source would delay the streams.
-const PREPARED_PART: usize = 4;
-
 /// Receives the events of a transfer.
 pub type Watch = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// One end of a transfer.
 pub struct Transfer {
     shared: Mutex<Shared>,
-    /// Notified when there may be a block to read.
-    pub(crate) reading: Condvar,
-    /// Notified when there may be a file to read for its digest, to filter or to remove.
-    pub(crate) digesting: Condvar,
-    /// Notified when the other end has searched its sources.
-    pub(crate) searching: Condvar,
-    /// Notified when the walk may continue.
-    pub(crate) walking: Condvar,
-    /// Notified when there may be a storage job.
-    pub(crate) storing: Condvar,
-    /// Notified when more data of large files may be written.
-    pub(crate) writing: Condvar,
-    /// Notified when the life of the session or its streams changed.
-    pub(crate) living: Condvar,
+    pub(crate) signals: Signals,
     pub(crate) settings: TransferSettings,
     pub(crate) pool: BufferPool,
     /// Buffers for the output of codecs. With one common pool, blocks that wait for a codec could
     /// take all the room for its output.
     pub(crate) coded: BufferPool,
     pub(crate) counters: Counters,
-    /// Maximum number of bytes of blocks that wait for streams; `u64::MAX` if only the buffers
-    /// limit them.
-    most_prepared: AtomicU64,
     side: Side,
     began: Instant,
     watch: Watch,
@@ -375,7 +376,8 @@ pub struct Transfer {
 
 pub(crate) struct Shared {
     pub(crate) machine: Machine,
-    pub(crate) prepared: BTreeMap<BlockId, Box<dyn WireBlock>>,
+    /// Blocks that wait for streams.
+    pub(crate) ready: ReadyBlocks,
     lifetime: Lifetime,
     control: ControlChannel,
     streams: StreamSet,
@@ -446,7 +448,7 @@ impl Transfer {
         settings.fit(&side);
         let shared = Shared {
             machine,
-            prepared: BTreeMap::new(),
+            ready: ReadyBlocks::default(),
             lifetime: Lifetime::new(settings.linger),
             control: ControlChannel::default(),
             streams: StreamSet::new(&settings),
@@ -456,19 +458,12 @@ impl Transfer {
         let (pool, coded) = pools(&settings);
         let transfer = Arc::new(Transfer {
             shared: Mutex::new(shared),
-            reading: Condvar::new(),
-            digesting: Condvar::new(),
-            searching: Condvar::new(),
-            walking: Condvar::new(),
-            storing: Condvar::new(),
-            writing: Condvar::new(),
-            living: Condvar::new(),
+            signals: Signals::default(),
             pool,
             coded,
             pacing: Pacing::new(settings.limit),
             settings,
             counters: Counters::default(),
-            most_prepared: AtomicU64::new(u64::MAX),
             side,
             began: Instant::now(),
             watch,
@@ -478,20 +473,16 @@ impl Transfer {
             idle: IdleCores::default(),
             paths: Mutex::default(),
         });
-        transfer.start_flows();
-        transfer
-    }
-
-    fn start_flows(self: &Arc<Transfer>) {
-        self.side.start(self);
-        let timer = Arc::clone(self);
+        transfer.side.start(&transfer);
+        let timer = Arc::clone(&transfer);
         // Without this thread the session would never time out.
         let started = std::thread::Builder::new()
             .name("timer".into())
-            .spawn(move || timer.keep_time());
+            .spawn(move || Timer::of(&timer).keep_time());
         if let Err(error) = started {
-            self.lacks_thread(&error);
+            transfer.fail_here(&limits::thread_refusal(&error));
         }
+        transfer
     }
 
     /// Nanoseconds since this end began.
@@ -507,19 +498,34 @@ impl Transfer {
         &self.side
     }
 
-    pub(crate) fn seat(&self) -> &Seat {
-        self.side.stages().seat()
+    /// Returns the streams.
+    pub fn streams(self: &Arc<Transfer>) -> Streams<'_> {
+        Streams::of(self)
     }
 
-    /// Returns the number of large files that this end can have open if it receives. The other end
-    /// must not exceed it.
-    pub fn most_open_parts(&self) -> usize {
-        self.seat().parts().clamp(1, MOST_LARGE_FILES)
+    /// Returns a stream for its threads.
+    pub(crate) fn stream(&self, id: StreamId) -> StreamThread<'_> {
+        StreamThread::of(self, id)
     }
 
-    /// True if blocks are sent in clear.
-    pub fn is_clear(&self) -> bool {
-        self.settings.clear.is_some()
+    /// Returns the measurements.
+    pub fn measurements(&self) -> Measurements<'_> {
+        Measurements::of(self)
+    }
+
+    /// Returns the means to change the streams, the flows and the rate.
+    pub fn regulator(&self) -> Regulator<'_> {
+        Regulator::of(self)
+    }
+
+    /// Returns the description of the transfer and its result.
+    pub fn summary(&self) -> Summary<'_> {
+        Summary::of(self)
+    }
+
+    /// Returns the opening of the session at an end that sends and dials.
+    pub fn opening(&self) -> Opening<'_> {
+        Opening::of(self)
     }
 
     /// True if the session is over.
@@ -527,24 +533,11 @@ impl Transfer {
         self.lock().is_over()
     }
 
-    /// Applies an event to the state machine, and then [settles](Transfer::settle) the change.
-    pub(crate) fn tell<T>(&self, what: impl FnOnce(&mut Machine) -> T) -> T {
-        let mut shared = self.lock();
-        let result = what(&mut shared.machine);
-        self.settle(shared);
-        result
-    }
-
-    /// Applies an event to the state machine of a sender; returns `None` at a receiver.
-    pub(crate) fn tell_sender<T>(&self, what: impl FnOnce(&mut Sender) -> T) -> Option<T> {
-        self.tell(|machine| machine.sender_mut().map(what))
-    }
-
     /// Completes a change of the state machine: wakes the threads that may have work, reports the
     /// results of entries, and ends a finished session.
     pub(crate) fn settle(&self, mut shared: MutexGuard<'_, Shared>) {
         let events = shared.take_events(self.settings.operation);
-        let far_ahead = self.is_far_ahead(&shared);
+        let may_read = !shared.is_far_ahead(&self.pool);
         // The last message of a sender; see `end.rs`.
         let mut ended = false;
         if !shared.lifetime.is_done()
@@ -554,10 +547,12 @@ impl Transfer {
             ended = shared.machine.is_sending();
         }
         if let Some(sender) = shared.machine.sender() {
-            self.wake_for_sender(sender, far_ahead);
+            self.signals.notify_for_sender(sender, may_read);
         }
         if let Some(receiver) = shared.machine.receiver() {
-            self.wake_for_receiver(receiver, shared.storing_in_time);
+            let in_time = shared.storing_in_time;
+            self.signals
+                .notify_for_receiver(receiver, in_time, self.now());
         }
         if ended {
             shared.say(&Message::Goodbye(Farewell::Complete));
@@ -577,73 +572,12 @@ impl Transfer {
         }
     }
 
-    /// Wakes the threads of a sending end that may have work.
-    fn wake_for_sender(&self, sender: &Sender, far_ahead: bool) {
-        if !far_ahead {
-            self.reading.notify_one();
-        }
-        if sender.work().has_unread_digest()
-            || sender.work().moves().has_step()
-            || sender.work().searches().has_step()
-            || sender.work().has_filter_step()
-        {
-            self.digesting.notify_all();
-        }
-        self.walking.notify_all();
-    }
-
-    /// Wakes the threads of a receiving end that may have work. `storing_in_time` is true if a
-    /// committer wakes by itself when the next storage job is due.
-    fn wake_for_receiver(&self, receiver: &Receiver, storing_in_time: bool) {
-        let unwatched = receiver.poll_timeout().is_some() && !storing_in_time;
-        if unwatched || receiver.has_storage_job(self.now()) {
-            self.storing.notify_one();
-        }
-        if receiver.may_write() {
-            self.writing.notify_all();
-        }
-        if receiver.has_sources() {
-            self.searching.notify_all();
-        }
-    }
-
-    /// True if more blocks wait for streams than the streams take before the data leave the cache.
-    /// A stream that takes a block wakes a reader.
-    pub(crate) fn is_far_ahead(&self, shared: &Shared) -> bool {
-        let (waiting, streams) = (shared.prepared.len(), shared.stream_count());
-        let most = self.pool.maximum_buffers() / PREPARED_PART;
-        let most_bytes = self.most_prepared.load(Ordering::Relaxed);
-        let bytes = || -> u64 {
-            let blocks = shared.prepared.values();
-            blocks.map(|block| block.payload_bytes() as u64).sum()
-        };
-        waiting > most.max(streams)
-            || (waiting > streams && most_bytes < u64::MAX && bytes() > most_bytes)
-    }
-
-    /// Limits the blocks that are read from now on to `block_bytes` bytes each, and the blocks that
-    /// wait for streams to `bytes` bytes or one block for each stream.
-    pub(crate) fn bound_prepared(&self, block_bytes: u64, bytes: u64) {
-        if let Some(sender) = self.lock().machine.sender_mut() {
-            sender.bound_blocks(block_bytes);
-        }
-        let before = self.most_prepared.swap(bytes, Ordering::Relaxed);
-        if bytes > before {
-            self.reading.notify_all();
-        }
-    }
-
+    /// Wakes all threads after a change of the session's life.
     pub(crate) fn wake_everybody(&self, shared: &Shared) {
         if shared.is_over() {
-            self.end_pacing();
+            self.pacing.end(self.now());
         }
-        self.reading.notify_all();
-        self.digesting.notify_all();
-        self.searching.notify_all();
-        self.walking.notify_all();
-        self.storing.notify_all();
-        self.writing.notify_all();
-        self.living.notify_all();
+        self.signals.notify_all();
         shared.streams.wake_all();
     }
 }
@@ -655,6 +589,13 @@ impl Shared {
 
     pub(crate) fn stream_count(&self) -> usize {
         self.streams.count()
+    }
+
+    /// True if more blocks wait for streams than the streams take before the data leave the cache.
+    /// A stream that takes a block wakes a reader.
+    pub(crate) fn is_far_ahead(&self, pool: &BufferPool) -> bool {
+        self.ready
+            .are_far_ahead(self.stream_count(), pool.maximum_buffers())
     }
 
     /// Returns the number of streams that take blocks.

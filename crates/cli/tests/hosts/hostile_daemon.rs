@@ -164,7 +164,7 @@ fn serve(mut stream: Stream, answers: &Answers) {
             let transfer = Transfer::sending(settings, sources, Arc::new(|_| {}));
             let welcome = welcome(*single_file);
             opening::send(&mut stream, &Answer::Welcome(welcome)).unwrap();
-            transfer.attach(stream, StreamId(0), false, 0);
+            transfer.streams().attach(stream, StreamId(0), false, 0);
             transfer.wait();
         }
         (Answers::Silence, purpose) => {

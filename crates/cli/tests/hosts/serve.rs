@@ -529,7 +529,7 @@ fn an_introduced_host_opens_only_the_session_that_was_allowed() {
         };
         let side = SendSide::new(Sources::new(vec![source]));
         let transfer = Transfer::sending(settings, side, Arc::new(|_| {}));
-        assert!(transfer.attach(stream, StreamId(0), false, 0));
+        assert!(transfer.streams().attach(stream, StreamId(0), false, 0));
         transfer.wait().farewell
     };
     // The log has the reason for the end of the session. The client may find the connection closed

@@ -29,7 +29,7 @@ use longhaul_storage::mounts::points_beneath;
 use longhaul_system::queue::lock;
 
 use super::probes::{Placed, random_number};
-use super::{ReceiveSide, Receiving};
+use super::{ReceiveSide, Remover};
 
 /// Maximum number of topmost directories in which names are deleted, and of file systems mounted in
 /// them.
@@ -82,7 +82,7 @@ impl For {
     }
 }
 
-impl Receiving<'_> {
+impl Remover<'_> {
     /// Returns a failure unless these directories are not within a source and, if the purpose
     /// requires it, do not contain one.
     ///
@@ -144,7 +144,9 @@ impl Receiving<'_> {
 
     /// Lets the other end search its sources for a probe. Returns `None` if the session is over.
     fn ask_sources(&self, question: SourcesQuestion) -> Option<Result<(), Failure>> {
-        let asks = self.tell(|receiver| receiver.ask_sources(question))?;
+        let asks = self
+            .receiving()
+            .tell(|receiver| receiver.ask_sources(question))?;
         if !asks {
             return None;
         }
@@ -157,7 +159,7 @@ impl Receiving<'_> {
             if let Some(answer) = receiver.take_sources() {
                 return Some(answer.map_or(Ok(()), Err));
             }
-            let waited = self.transfer.searching.wait(shared);
+            let waited = self.transfer.signals.searching.wait(shared);
             shared = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }

@@ -19,7 +19,7 @@ use longhaul_storage::journal::JournalError;
 use longhaul_storage::journal::digests::FileState;
 
 use super::parts::journal_failure;
-use super::{ReceiveSide, Receiving};
+use super::{Committer, ReceiveSide};
 use crate::flows::Flow;
 use crate::shell;
 
@@ -68,7 +68,7 @@ impl Committed {
     }
 }
 
-impl Receiving<'_> {
+impl Committer<'_> {
     /// Returns the number of commands that run at a time; `None` if no commands run.
     pub(super) fn command_jobs(&self) -> Option<usize> {
         let jobs = self.side.destination.on_commit.as_ref()?.jobs;
@@ -77,7 +77,7 @@ impl Receiving<'_> {
     }
 }
 
-impl Receiving<'_> {
+impl Committer<'_> {
     /// True if a command runs for each file.
     pub(super) fn runs_commands(&self) -> bool {
         let destination = &self.side.destination;
@@ -135,7 +135,7 @@ impl Receiving<'_> {
 
     /// Runs the thread of a command runner.
     pub(crate) fn run_commands(&self, flow: &Flow) {
-        while let Some(file) = self.side.commands.pop(|| flow.is_wanted()) {
+        while let Some(file) = self.side.queues.commands.pop(|| flow.is_wanted()) {
             let result = flow.busy(|| self.run_command(&file));
             if self.transfer.is_over() || shell::is_ending() {
                 return;
@@ -156,17 +156,17 @@ impl Receiving<'_> {
         } = file;
         let wanted = digest.filter(|_| self.transfer.settings.digests);
         match came {
-            Came::Large { generation } => self.tell(|receiver| {
+            Came::Large { generation } => self.receiving().tell(|receiver| {
                 receiver.handle_committed(entry.id, generation, result);
             }),
-            Came::Small => self.tell(|receiver| {
+            Came::Small => self.receiving().tell(|receiver| {
                 let outcome = match result {
                     Ok(()) => Outcome::Committed { digest: wanted },
                     Err(failure) => Outcome::Failed(failure),
                 };
                 receiver.handle_packed(vec![(entry, outcome)]);
             }),
-            Came::Before(found) => self.tell(|receiver| {
+            Came::Before(found) => self.receiving().tell(|receiver| {
                 let compared = match result {
                     Ok(()) => found,
                     Err(failure) => Compared::Refused(failure),

@@ -31,7 +31,7 @@ use super::folders::Folder;
 use super::landing::{file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
 use super::replacing::{Way, is_obstructed};
-use super::{ReceiveSide, Receiving};
+use super::{Committer, ReceiveSide, Receiving};
 use crate::flows::Flow;
 use crate::session::Transfer;
 
@@ -106,7 +106,7 @@ impl Discarding {
     }
 }
 
-impl Receiving<'_> {
+impl Committer<'_> {
     /// Runs the thread of a committer.
     pub(crate) fn run_committer(&self, flow: &Flow) {
         while let Some(job) = self.next_storage_job(flow) {
@@ -117,7 +117,11 @@ impl Receiving<'_> {
     /// Runs the thread that commits small files. One thread suffices: a batch costs the disk about
     /// the same at any size, and grows while the previous one is running.
     pub(crate) fn run_small_committer(&self, flow: &Flow) {
-        while let Some(staged) = self.side.staging.take(|| !self.side.verified.is_empty()) {
+        while let Some(staged) = self
+            .side
+            .staging
+            .take(|| !self.side.queues.verified.is_empty())
+        {
             let count = staged.len();
             flow.busy(|| self.commit_staged(staged));
             self.side.staging.done(count);
@@ -132,19 +136,19 @@ impl Receiving<'_> {
             }
             if !flow.is_wanted() {
                 // Another thread must do the work for which this one was woken.
-                self.transfer.storing.notify_one();
+                self.transfer.signals.storing.notify_one();
                 return None;
             }
             let now = self.transfer.now();
             let receiver = shared.machine.receiver_mut()?;
             if let Some(job) = receiver.poll_storage(now) {
-                let Some(job) = self.side.pass_to_comparer(self.copies(), job) else {
+                let Some(job) = self.side.pass_to_comparer(self.receiving().copies(), job) else {
                     continue;
                 };
                 if let StorageJob::Discard { .. } = job {
                     self.side.discarding.begin();
                 }
-                self.transfer.storing.notify_one();
+                self.transfer.signals.storing.notify_one();
                 return Some(job);
             }
             let wait = receiver
@@ -153,11 +157,12 @@ impl Receiving<'_> {
             shared = match wait {
                 Some(wait) => {
                     shared.storing_in_time = true;
-                    let waited = self.transfer.storing.wait_timeout(shared, wait);
+                    let waited = self.transfer.signals.storing.wait_timeout(shared, wait);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => self
                     .transfer
+                    .signals
                     .storing
                     .wait(shared)
                     .unwrap_or_else(PoisonError::into_inner),
@@ -176,7 +181,7 @@ impl Receiving<'_> {
             | StorageJob::Remove
             | StorageJob::ReadBack { .. } => {}
             job @ (StorageJob::MakeProbes(_) | StorageJob::RemoveProbes(_)) => {
-                self.probe(job);
+                self.receiving().remover().probe(job);
             }
             StorageJob::Checkpoint(files) => {
                 let done: Vec<(Checkpoint, Option<Failure>)> = files
@@ -185,10 +190,11 @@ impl Receiving<'_> {
                     .collect();
                 let failed = done.iter().filter(|(_, failure)| failure.is_some());
                 let failed: Vec<_> = failed.map(|(c, _)| (c.file, c.generation)).collect();
-                if !failed.is_empty() && self.end_if_lost() {
+                if !failed.is_empty() && self.receiving().end_if_lost() {
                     return;
                 }
-                self.tell(|receiver| receiver.handle_checkpointed(done));
+                self.receiving()
+                    .tell(|receiver| receiver.handle_checkpointed(done));
                 for (file, generation) in failed {
                     self.side.parts.leave_behind(file, generation);
                 }
@@ -217,7 +223,7 @@ impl Receiving<'_> {
             }
             StorageJob::Finish => {
                 self.side.discarding.wait();
-                self.give_up_replacements();
+                self.receiving().remover().give_up_replacements();
                 self.finish_session();
             }
         }
@@ -226,6 +232,7 @@ impl Receiving<'_> {
     fn commit_large(&self, entry: Entry, generation: u32, digest: Option<Checksum>) {
         if self.filters() {
             self.side
+                .queues
                 .filtering
                 .push(Unfiltered::Large { entry, generation });
             return;
@@ -237,7 +244,7 @@ impl Receiving<'_> {
             // continue it.
             self.side.parts.discard(id, generation);
         } else if failed {
-            if self.end_if_lost() {
+            if self.receiving().end_if_lost() {
                 return;
             }
         } else {
@@ -245,11 +252,12 @@ impl Receiving<'_> {
             drop(self.side.parts.take(id, generation));
             if self.runs_commands() {
                 let large = Committed::large(entry, generation, digest);
-                self.side.commands.push(large);
+                self.side.queues.commands.push(large);
                 return;
             }
         }
-        self.tell(|receiver| receiver.handle_committed(id, generation, result));
+        self.receiving()
+            .tell(|receiver| receiver.handle_committed(id, generation, result));
         if failed {
             self.side.parts.leave_behind(id, generation);
         }
@@ -257,14 +265,15 @@ impl Receiving<'_> {
 
     fn end_directory(&self, entry: Entry) {
         if self.is_not_made(&entry) {
-            self.tell(|receiver| receiver.handle_directory_left(entry, Held::Missing));
+            self.receiving()
+                .tell(|receiver| receiver.handle_directory_left(entry, Held::Missing));
             return;
         }
         let result = self.finish_directory(&entry);
-        if result.is_err() && self.copies() && self.end_if_lost() {
+        if result.is_err() && self.receiving().copies() && self.receiving().end_if_lost() {
             return;
         }
-        self.tell(|receiver| match result {
+        self.receiving().tell(|receiver| match result {
             Ok(Folded::There) => receiver.handle_directory_there(entry),
             Ok(Folded::Mended) => receiver.handle_directory_mended(entry),
             Ok(Folded::Left(held)) => receiver.handle_directory_left(entry, held),
@@ -281,14 +290,14 @@ impl Receiving<'_> {
             }
             Ok(()) => {
                 let notices = self.side.destination.notices.list();
-                self.transfer.observe_at_last();
-                self.tell(|receiver| {
+                self.transfer.measurements().observe_at_last();
+                self.receiving().tell(|receiver| {
                     receiver.handle_notices(notices);
                     receiver.handle_finished();
                 });
             }
             Err(error) => {
-                if !self.end_if_lost() {
+                if !self.receiving().end_if_lost() {
                     let text = self.side.destination.not_synced(&error);
                     self.transfer.end(Farewell::Storage(text));
                 }
@@ -303,7 +312,7 @@ impl Receiving<'_> {
         digest: Option<Checksum>,
     ) -> Result<(), Failure> {
         let shown = entry.path.to_string();
-        let part = self.part(entry, generation)?;
+        let part = self.receiving().part(entry, generation)?;
         let PartKind::Partial(partial) = &part.kind else {
             return Ok(());
         };
@@ -320,7 +329,10 @@ impl Receiving<'_> {
             |file: &dyn StoredFile| self.side.destination.finish_file(directory, file, entry);
         let finalised = partial.finalise(finish);
         let finalised = finalised.map_err(failed)?;
-        let mut kept = self.keep_replaced(&[(&part.folder, &path)]);
+        let mut kept = self
+            .receiving()
+            .remover()
+            .keep_replaced(&[(&part.folder, &path)]);
         let kept = kept.pop().transpose()?.flatten();
         let kept = kept.as_ref();
         // The file replaces a directory later.
@@ -371,7 +383,7 @@ impl Receiving<'_> {
         let digests = self.transfer.settings.digests;
         let results = self.commit_batch(&staged);
         let failed = !self.side.destination.is_sink && results.iter().any(Result::is_err);
-        let lost = failed && self.end_if_lost();
+        let lost = failed && self.receiving().end_if_lost();
         let told = staged.into_iter().zip(results);
         // Files do not fail on their own if the destination was lost.
         let told = told.filter(|(_, result)| !lost || result.is_ok());
@@ -390,10 +402,11 @@ impl Receiving<'_> {
             (staged.entry, outcome)
         });
         let done: Vec<(Entry, Outcome)> = done.collect();
-        self.tell(|receiver| receiver.handle_packed(done));
+        self.receiving()
+            .tell(|receiver| receiver.handle_packed(done));
         for (staged, _) in awaited {
             let small = Committed::small(staged.entry, staged.digest);
-            self.side.commands.push(small);
+            self.side.queues.commands.push(small);
         }
     }
 
@@ -435,7 +448,7 @@ impl Receiving<'_> {
 
     /// Renames files while no later session can take over.
     fn name_staged(&self, staged: &[Staged], results: &mut [Result<(), Failure>]) {
-        let kept = keep_replaced(self, staged, results);
+        let kept = keep_replaced(&self.receiving(), staged, results);
         let ready = staged.iter().zip(&*results).filter(|(_, r)| r.is_ok());
         let ready: Vec<_> = ready.map(|(s, _)| (&s.file.name, &s.entry)).collect();
         if let Err(error) = self.await_commands(&ready) {
@@ -459,7 +472,7 @@ impl Receiving<'_> {
     /// entries.
     fn is_not_made(&self, entry: &Entry) -> bool {
         if !self.transfer.settings.criteria.existing
-            || !self.copies()
+            || !self.receiving().copies()
             || self.side.destination.is_sink
         {
             return false;
@@ -480,7 +493,7 @@ impl Receiving<'_> {
             return Ok(Folded::Done);
         }
         let path = self.side.destination.path_of(&entry.path);
-        if !self.copies() && self.transfer.settings.deletion.is_some() {
+        if !self.receiving().copies() && self.transfer.settings.deletion.is_some() {
             // Names that only the destination has are found later, with the list of the source's
             // names.
             let found = self.side.folders.find(Some(&path));
@@ -488,7 +501,7 @@ impl Receiving<'_> {
                 .map(|_| Folded::Done)
                 .map_err(|error| not_compared(&shown, &error));
         }
-        if !self.copies() {
+        if !self.receiving().copies() {
             let extra = self.side.extras.finish(&self.side.folders, entry, &path);
             return match extra.map_err(|error| not_compared(&shown, &error))? {
                 Some(failure) => Err(failure),
@@ -497,8 +510,8 @@ impl Receiving<'_> {
         }
         let failed = |error| failure_of("finish the directory", &shown, &error);
         let mut made = self.side.folders.make(Some(&path));
-        if made.as_ref().is_err_and(is_obstructed) && self.replaces_kinds() {
-            if let Way::Left(held) = self.clear_way(&path)? {
+        if made.as_ref().is_err_and(is_obstructed) && self.receiving().remover().replaces_kinds() {
+            if let Way::Left(held) = self.receiving().remover().clear_way(&path)? {
                 return Ok(Folded::Left(held));
             }
             made = self.side.folders.make(Some(&path));
@@ -548,18 +561,19 @@ impl Receiving<'_> {
         let age = age.max(LEAST_EXPIRY);
         let _ = expire(directory, age, file_time_now(), EXPIRY_NAMES, &mut count);
         if expired > 0 {
-            self.tell(|receiver| receiver.handle_expired(expired));
+            self.receiving()
+                .tell(|receiver| receiver.handle_expired(expired));
         }
     }
 
     /// True if an entry failed so far.
     fn have_failed(&self) -> bool {
-        let failed = self.tell(|receiver| receiver.has_failed());
+        let failed = self.receiving().tell(|receiver| receiver.has_failed());
         failed.unwrap_or_default()
     }
 
     fn finish(&self) -> io::Result<()> {
-        if self.side.destination.is_sink || !self.copies() {
+        if self.side.destination.is_sink || !self.receiving().copies() {
             return Ok(());
         }
         let anchor = self.side.folders.anchor().directory();
@@ -607,7 +621,7 @@ impl Receiving<'_> {
         if !destination.keeper.keeping().anchor || destination.rename.is_some() {
             return Ok(());
         }
-        let state = self.tell(|receiver| receiver.anchor().cloned());
+        let state = self.receiving().tell(|receiver| receiver.anchor().cloned());
         let Some(state) = state.flatten().filter(|state| !state.is_limit) else {
             return Ok(());
         };
@@ -620,7 +634,7 @@ impl Receiving<'_> {
     /// Gives an anchor that this copy created the default mode of a new directory.
     fn open_anchor(&self) -> io::Result<()> {
         let destination = &self.side.destination;
-        let state = self.tell(|receiver| receiver.anchor().cloned());
+        let state = self.receiving().tell(|receiver| receiver.anchor().cloned());
         let filling = state.flatten().map(|state| state.mode);
         let anchor = self.side.folders.anchor().directory();
         let set = destination.while_owned(|| destination.open_anchor(&**anchor, filling));
@@ -703,7 +717,7 @@ fn keep_replaced(
     let file = |place: &usize| &staged[*place].file;
     let names = places.iter().map(file);
     let names: Vec<_> = names.map(|file| (&file.folder, &file.name)).collect();
-    for (place, kept) in places.iter().zip(receiving.keep_replaced(&names)) {
+    for (place, kept) in places.iter().zip(receiving.remover().keep_replaced(&names)) {
         match kept {
             Ok(kept) => all.extend(kept.map(|kept| (*place, kept))),
             Err(failure) => results[*place] = Err(failure),

@@ -22,7 +22,7 @@ use super::folders::Folder;
 use super::mending::look;
 use super::replacing::{Way, is_obstructed};
 use super::write::differs;
-use super::{ReceiveSide, Receiving};
+use super::{Comparer, ReceiveSide};
 use crate::flows::Flow;
 
 /// A part of the sender's listing, in its order.
@@ -40,35 +40,40 @@ impl ReceiveSide {
     /// existing data to their threads. Returns any other job.
     pub(super) fn pass_to_comparer(&self, copies: bool, job: StorageJob) -> Option<StorageJob> {
         match job {
-            StorageJob::Compare(entries) => self.listed.push(Listed::Entries(entries)),
+            StorageJob::Compare(entries) => self.queues.listed.push(Listed::Entries(entries)),
             StorageJob::CompareContents(entry, digest) => {
-                self.to_read.push(ToRead::Contents(entry, digest));
+                self.queues.to_read.push(ToRead::Contents(entry, digest));
             }
             StorageJob::ReadBack {
                 entry,
                 generation,
                 blocks,
-            } => self.to_read.push(ToRead::Part(entry, generation, blocks)),
+            } => self
+                .queues
+                .to_read
+                .push(ToRead::Part(entry, generation, blocks)),
             job @ (StorageJob::Names(_) | StorageJob::EndNames(_) | StorageJob::Remove) => {
-                self.listed.push(Listed::Deletion(job));
+                self.queues.listed.push(Listed::Deletion(job));
             }
-            StorageJob::FinishDirectory(entry) if !copies => self.listed.push(Listed::End(entry)),
+            StorageJob::FinishDirectory(entry) if !copies => {
+                self.queues.listed.push(Listed::End(entry))
+            }
             job => return Some(job),
         }
         None
     }
 }
 
-impl Receiving<'_> {
+impl Comparer<'_> {
     /// Runs the comparer's thread. There is one such thread, so that answers come in the order of
     /// the requests.
     pub(crate) fn run_comparer(&self, flow: &Flow) {
         let pace = Pace::default();
-        while let Some(listed) = self.side.listed.pop(|| flow.is_wanted()) {
+        while let Some(listed) = self.side.queues.listed.pop(|| flow.is_wanted()) {
             let entries = match listed {
                 Listed::Entries(entries) => {
                     self.side.note_directories(&entries);
-                    if self.copies() && !self.side.destination.is_sink {
+                    if self.receiving().copies() && !self.side.destination.is_sink {
                         flow.busy(|| look_at_directories(self.side, &entries, &pace));
                     }
                     entries
@@ -78,7 +83,7 @@ impl Receiving<'_> {
                     continue;
                 }
                 Listed::Deletion(job) => {
-                    flow.busy(|| self.delete(job));
+                    flow.busy(|| self.receiving().remover().delete(job));
                     continue;
                 }
             };
@@ -110,11 +115,12 @@ impl Receiving<'_> {
             let told: Vec<(Entry, Compared)> = told
                 .map_while(|(entry, compared)| Some((entry, compared?)))
                 .collect();
-            let (told, awaited) = self.awaiting_commands(told);
-            self.tell(|receiver| receiver.handle_compared(told));
+            let (told, awaited) = self.receiving().committer().awaiting_commands(told);
+            self.receiving()
+                .tell(|receiver| receiver.handle_compared(told));
             awaited
                 .into_iter()
-                .for_each(|there| self.side.commands.push(there));
+                .for_each(|there| self.side.queues.commands.push(there));
         }
     }
 
@@ -134,7 +140,7 @@ impl Receiving<'_> {
         let backups = self.side.destination.backups.as_ref();
         let is_backup = backups.is_some_and(|backups| backups.note(&path));
         let above = path.parent();
-        let found = if self.copies() {
+        let found = if self.receiving().copies() {
             self.side.folders.find_in_copy(above.as_ref())
         } else {
             self.side.folders.find(above.as_ref())
@@ -142,8 +148,10 @@ impl Receiving<'_> {
         let folder = match found {
             Ok(folder) => folder,
             Err(error) if self.is_absent(&error) => return self.absent(entry),
-            Err(error) if is_obstructed(&error) && self.replaces_kinds() => {
-                return match above.map_or(Ok(Way::Free), |above| self.clear_way(&above)) {
+            Err(error) if is_obstructed(&error) && self.receiving().remover().replaces_kinds() => {
+                return match above.map_or(Ok(Way::Free), |above| {
+                    self.receiving().remover().clear_way(&above)
+                }) {
                     Ok(Way::Free) => self.absent(entry),
                     Ok(Way::Left(held)) => Compared::Left(held),
                     Err(failure) => Compared::Refused(failure),
@@ -172,9 +180,10 @@ impl Receiving<'_> {
             Some(_) if self.transfer.settings.criteria.ignore_existing => {
                 Compared::Left(Held::Exists)
             }
-            Some(status) if status.kind == FileKind::Directory => {
-                self.compare_with_directory(entry, &folder)
-            }
+            Some(status) if status.kind == FileKind::Directory => self
+                .receiving()
+                .remover()
+                .compare_with_directory(entry, &folder),
             Some(status)
                 if status.kind == FileKind::Special
                     && let Some(refused) = self.refuse_special(entry, &folder) =>
@@ -182,9 +191,9 @@ impl Receiving<'_> {
                 refused
             }
             // The file is a backup of another name, so it is not an earlier version of the entry.
-            Some(_) if is_backup && self.copies() => self.compare_part(entry, &folder),
+            Some(_) if is_backup && self.receiving().copies() => self.compare_part(entry, &folder),
             Some(status) => self.compare_with(entry, &folder, &status),
-            None if !self.copies() || self.transfer.settings.criteria.existing => {
+            None if !self.receiving().copies() || self.transfer.settings.criteria.existing => {
                 self.absent(entry)
             }
             None => self.compare_part(entry, &folder),
@@ -197,15 +206,16 @@ impl Receiving<'_> {
         if may_replace_special(self.side, entry) {
             return None;
         }
-        if !self.replaces_kinds() {
+        if !self.receiving().remover().replaces_kinds() {
             let shown = &entry.path;
             let text = format!("{shown}: a device, socket or FIFO has that name; move it away");
             return Some(Compared::Refused(Failure::new(FailureKind::Conflict, text)));
         }
         let path = self.side.destination.path_of(&entry.path);
         let ensured = self
+            .receiving()
             .copies()
-            .then(|| self.ensure_replaceable(folder, &path));
+            .then(|| self.receiving().remover().ensure_replaceable(folder, &path));
         ensured?.err().map(Compared::Refused)
     }
 
@@ -245,17 +255,17 @@ impl Receiving<'_> {
                 }
                 match self.judge(entry, status) {
                     Verdict::Left(held) => return Compared::Left(held),
-                    Verdict::Contents if !self.copies() => return Compared::Contents,
-                    Verdict::Same if !self.copies() => {
+                    Verdict::Contents if !self.receiving().copies() => return Compared::Contents,
+                    Verdict::Same if !self.receiving().copies() => {
                         return self.planned(folder, entry, status);
                     }
                     Verdict::Contents => {
-                        self.clear_part(folder, entry);
+                        self.receiving().clear_part(folder, entry);
                         // The file gets its mode and time after its content was found equal.
                         return Compared::Contents;
                     }
                     Verdict::Same => {
-                        self.clear_part(folder, entry);
+                        self.receiving().clear_part(folder, entry);
                         return self.same(folder, entry, status);
                     }
                     Verdict::Copy => {}
@@ -286,7 +296,7 @@ impl Receiving<'_> {
             }
             // A copy compares a hard link when it creates it, because the target may change until
             // then.
-            EntryKind::HardLink { .. } if self.copies() => return Compared::Send,
+            EntryKind::HardLink { .. } if self.receiving().copies() => return Compared::Send,
             EntryKind::HardLink { target, .. }
                 if super::links::are_one(self.side, &entry.path, target).unwrap_or(false) =>
             {
@@ -401,7 +411,7 @@ impl Receiving<'_> {
         if !matches!(entry.kind, EntryKind::File { .. }) {
             return Compared::Send;
         }
-        match self.resume_part(folder, entry) {
+        match self.receiving().resume_part(folder, entry) {
             Ok(Some(blocks)) => Compared::Partial(blocks),
             Ok(None) => Compared::Send,
             Err(failure) => Compared::Refused(failure),

@@ -14,7 +14,7 @@ use longhaul_storage::failure::failure_of;
 use longhaul_storage::file_data::{CHUNK_BYTES, digest_of, read_mode_for};
 use longhaul_storage::{Advice, Status, StoredFile};
 
-use super::Receiving;
+use super::Comparer;
 use super::parts::PartKind;
 use super::sparse::punch_zeros;
 use crate::flows::Flow;
@@ -28,20 +28,24 @@ pub(crate) enum ToRead {
     Part(Entry, u32, Vec<DurableBlock>),
 }
 
-impl Receiving<'_> {
+impl Comparer<'_> {
     /// Runs the thread that reads existing data.
     pub(crate) fn run_content_comparer(&self, flow: &Flow) {
-        while let Some(what) = self.side.to_read.pop(|| flow.is_wanted()) {
+        while let Some(what) = self.side.queues.to_read.pop(|| flow.is_wanted()) {
             flow.busy(|| match what {
                 ToRead::Contents(entry, digest) => {
                     let compared = self.compare_contents(&entry, digest);
-                    let (told, awaited) = self.awaiting_commands(vec![(entry, compared)]);
+                    let (told, awaited) = self
+                        .receiving()
+                        .committer()
+                        .awaiting_commands(vec![(entry, compared)]);
                     for (entry, compared) in told {
-                        self.tell(|r| r.handle_contents_compared(entry, compared));
+                        self.receiving()
+                            .tell(|r| r.handle_contents_compared(entry, compared));
                     }
                     awaited
                         .into_iter()
-                        .for_each(|there| self.side.commands.push(there));
+                        .for_each(|there| self.side.queues.commands.push(there));
                 }
                 ToRead::Part(entry, generation, blocks) => {
                     self.read_part(&entry, generation, &blocks);
@@ -64,7 +68,8 @@ impl Receiving<'_> {
             _ => Ok(()),
         };
         drop(part);
-        self.tell(|receiver| receiver.handle_read_back(id, generation, result));
+        self.receiving()
+            .tell(|receiver| receiver.handle_read_back(id, generation, result));
     }
 
     /// Compares a block with its checksum. The result is not needed if the file is no longer
@@ -89,7 +94,7 @@ impl Receiving<'_> {
         let mut room = vec![0; CHUNK_BYTES];
         let (mut offset, end) = (block.offset, block.offset + block.length);
         while offset < end {
-            if self.transfer.is_over() || !self.is_under_way(entry.id, generation) {
+            if self.transfer.is_over() || !self.receiving().is_under_way(entry.id, generation) {
                 return Ok(());
             }
             let wanted = (end - offset).min(CHUNK_BYTES as u64) as usize;
@@ -117,7 +122,7 @@ impl Receiving<'_> {
     fn compare_contents(&self, entry: &Entry, digest: Checksum) -> Compared {
         let path = self.side.destination.path_of(&entry.path);
         let above = path.parent();
-        let folder = if self.copies() {
+        let folder = if self.receiving().copies() {
             self.side.folders.find_in_copy(above.as_ref())
         } else {
             self.side.folders.find(above.as_ref())
@@ -132,15 +137,16 @@ impl Receiving<'_> {
             return self.unlike();
         };
         Counters::add(&self.transfer.counters.read_bytes, entry.size());
-        self.tell(|receiver| receiver.handle_digest_read(entry.size()));
+        self.receiving()
+            .tell(|receiver| receiver.handle_digest_read(entry.size()));
         if found != digest {
-            return if self.copies() {
+            return if self.receiving().copies() {
                 Compared::Differs
             } else {
                 self.unlike()
             };
         }
-        if !self.copies() {
+        if !self.receiving().copies() {
             return self.planned(&folder, entry, &status);
         }
         let Some(mended) = self.mend(&folder, (entry, &status), &*file) else {
@@ -170,7 +176,7 @@ impl Receiving<'_> {
 
     /// Returns the result for a file that must be sent, or would be.
     pub(super) fn unlike(&self) -> Compared {
-        if self.copies() {
+        if self.receiving().copies() {
             Compared::Send
         } else {
             Compared::Planned(Change::Changed)

@@ -22,7 +22,7 @@ use longhaul_proto::handshake::Operation;
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::receiver::StorageJob;
 
-use super::Receiving;
+use super::Remover;
 use carry::Carry;
 use longhaul_system::queue::lock;
 use plan::Plan;
@@ -41,7 +41,7 @@ enum State {
     Over,
 }
 
-impl Receiving<'_> {
+impl Remover<'_> {
     /// Runs a step of deletion on the comparer's thread.
     pub(super) fn delete(&self, job: StorageJob) {
         let mut state = lock(&self.side.deletions.0);
@@ -51,34 +51,41 @@ impl Receiving<'_> {
                     *state = self.begin_plan();
                 }
                 if let State::Planning(plan) = &mut *state {
-                    plan.take(self, names);
+                    plan.take(&self.receiving(), names);
                 }
                 drop(state);
-                self.tell(|receiver| receiver.handle_names_taken());
+                self.receiving()
+                    .tell(|receiver| receiver.handle_names_taken());
             }
             StorageJob::EndNames(failure) => {
                 let before = std::mem::replace(&mut *state, State::Over);
                 let planned = match (failure, before) {
                     (Some(failure), _) if self.names_only() => Err(as_unnamed(failure)),
                     (Some(failure), _) => Err(as_undeleted(failure)),
-                    (None, State::Planning(plan)) => plan.finish(self, self.deletion_maximum()),
+                    (None, State::Planning(plan)) => {
+                        plan.finish(&self.receiving(), self.deletion_maximum())
+                    }
                     // The source has no directories.
                     (None, _) => match self.begin_plan() {
-                        State::Planning(plan) => plan.finish(self, self.deletion_maximum()),
-                        _ => Plan::new(Default::default()).finish(self, None),
+                        State::Planning(plan) => {
+                            plan.finish(&self.receiving(), self.deletion_maximum())
+                        }
+                        _ => Plan::new(Default::default()).finish(&self.receiving(), None),
                     },
                 };
                 let result = planned.map(|carry| *state = State::Carrying(Box::new(carry)));
                 drop(state);
-                self.tell(|receiver| receiver.handle_names_compared(result));
+                self.receiving()
+                    .tell(|receiver| receiver.handle_names_compared(result));
             }
             StorageJob::Remove => {
                 let (removed, ended) = match &mut *state {
-                    State::Carrying(carry) => carry.step(self),
+                    State::Carrying(carry) => carry.step(&self.receiving()),
                     State::Before | State::Planning(_) | State::Over => (Vec::new(), true),
                 };
                 drop(state);
-                self.tell(|receiver| receiver.handle_removed(removed, ended));
+                self.receiving()
+                    .tell(|receiver| receiver.handle_removed(removed, ended));
             }
             _ => {}
         }
@@ -93,7 +100,7 @@ impl Receiving<'_> {
         let asked = self.transfer.settings.deletion.as_deref();
         // With other criteria, existing rule files may differ from the source's after the copy.
         let are_copied = self.transfer.settings.criteria.is_usual();
-        let foresees = !self.copies() && are_copied;
+        let foresees = !self.receiving().copies() && are_copied;
         let shows_lines = self.side.destination.keeper.may_compare();
         let protection =
             asked.map(|asked| Protection::new(asked, (foresees, are_copied), shows_lines));
@@ -178,7 +185,10 @@ mod tests {
                 ..TransferSettings::default()
             };
             let transfer = Transfer::receiving_into(settings, &side, Arc::new(|_| {}));
-            let planned = matches!(side.at_work(&transfer).begin_plan(), State::Planning(_));
+            let planned = matches!(
+                side.at_work(&transfer).remover().begin_plan(),
+                State::Planning(_)
+            );
             assert_eq!(planned, plans, "{landing:?} {operation:?}");
         }
     }

@@ -16,7 +16,7 @@ use longhaul_storage::journal::temporary;
 use longhaul_storage::{Advice, DataMode};
 use longhaul_system::descriptors::{self, until_free};
 
-use super::Receiving;
+use super::Committer;
 use super::commands::{Committed, with_variables};
 use super::commit::{Staged, StagedFile};
 use super::folders::Folder;
@@ -51,7 +51,7 @@ pub(super) enum Unfiltered {
     Small(Staged),
 }
 
-impl Receiving<'_> {
+impl Committer<'_> {
     /// Returns the number of commands that run at a time; `None` without a filter.
     pub(super) fn filter_jobs(&self) -> Option<usize> {
         let jobs = self.side.destination.filter.as_ref()?.jobs;
@@ -59,10 +59,12 @@ impl Receiving<'_> {
     }
 }
 
-impl Receiving<'_> {
+impl Committer<'_> {
     /// True if files go through a command.
     pub(super) fn filters(&self) -> bool {
-        self.side.destination.filter.is_some() && !self.side.destination.is_sink && self.copies()
+        self.side.destination.filter.is_some()
+            && !self.side.destination.is_sink
+            && self.receiving().copies()
     }
 
     /// True if this entry goes through a command.
@@ -72,7 +74,7 @@ impl Receiving<'_> {
 
     /// Runs the thread of a filter.
     pub(crate) fn run_filters(&self, flow: &Flow) {
-        while let Some(file) = self.side.filtering.pop(|| flow.is_wanted()) {
+        while let Some(file) = self.side.queues.filtering.pop(|| flow.is_wanted()) {
             match file {
                 Unfiltered::Small(staged) => self.filter_small(flow, staged),
                 Unfiltered::Large { entry, generation } => {
@@ -99,10 +101,11 @@ impl Receiving<'_> {
                 file: StagedFile { name, ..file },
                 digest,
             }),
-            Err(_) if self.transfer.is_over() || self.end_if_lost() => {}
+            Err(_) if self.transfer.is_over() || self.receiving().end_if_lost() => {}
             Err(failure) => {
                 let done = vec![(entry, Outcome::Failed(failure))];
-                self.tell(|receiver| receiver.handle_packed(done));
+                self.receiving()
+                    .tell(|receiver| receiver.handle_packed(done));
             }
         }
     }
@@ -111,7 +114,7 @@ impl Receiving<'_> {
     /// with its durable data.
     fn filter_large(&self, flow: &Flow, (entry, generation): (Entry, u32)) {
         let result = flow.busy(|| self.filter_part(&entry, generation));
-        if result.is_err() && (self.transfer.is_over() || self.end_if_lost()) {
+        if result.is_err() && (self.transfer.is_over() || self.receiving().end_if_lost()) {
             return;
         }
         let id = entry.id;
@@ -119,24 +122,27 @@ impl Receiving<'_> {
             Ok(digest) => {
                 self.side.parts.discard(id, generation);
                 if let Some(digest) = digest {
-                    self.tell(|r| r.handle_filtered(id, generation, digest));
+                    self.receiving()
+                        .tell(|r| r.handle_filtered(id, generation, digest));
                 }
                 if self.runs_commands() {
                     let large = Committed::large(entry, generation, digest);
-                    self.side.commands.push(large);
+                    self.side.queues.commands.push(large);
                     return;
                 }
-                self.tell(|r| r.handle_committed(id, generation, Ok(())));
+                self.receiving()
+                    .tell(|r| r.handle_committed(id, generation, Ok(())));
             }
             Err(failure) => {
-                self.tell(|r| r.handle_committed(id, generation, Err(failure)));
+                self.receiving()
+                    .tell(|r| r.handle_committed(id, generation, Err(failure)));
                 self.side.parts.leave_behind(id, generation);
             }
         }
     }
 
     fn filter_part(&self, entry: &Entry, generation: u32) -> Result<Option<Checksum>, Failure> {
-        let part = self.part(entry, generation)?;
+        let part = self.receiving().part(entry, generation)?;
         let PartKind::Partial(partial) = &part.kind else {
             return Ok(None);
         };

@@ -11,17 +11,21 @@ use longhaul_proto::receiver::Compared;
 use longhaul_storage::failure::failure_of;
 use longhaul_storage::{FileKind, Status};
 
-use super::Receiving;
+use super::Comparer;
 use super::folders::Folder;
 use super::mending::{look, look_at};
 use super::replacing::{Way, is_obstructed};
 
-impl Receiving<'_> {
+impl Comparer<'_> {
     /// Compares a directory at the end of its listing.
     pub(super) fn compare_directory(&self, entry: Entry) {
         if self.transfer.settings.operation == Operation::Verify {
-            let result = self.finish_directory(&entry).map(drop);
-            self.tell(|r| match result {
+            let result = self
+                .receiving()
+                .committer()
+                .finish_directory(&entry)
+                .map(drop);
+            self.receiving().tell(|r| match result {
                 Ok(()) => r.handle_directory_there(entry),
                 Err(failure) => r.handle_directory_finished(entry, Err(failure)),
             });
@@ -30,15 +34,17 @@ impl Receiving<'_> {
         let path = self.side.destination.path_of(&entry.path);
         let existing = self.transfer.settings.criteria.existing;
         let mut found = self.side.folders.find(Some(&path));
-        if found.as_ref().is_err_and(is_obstructed) && self.replaces_kinds() {
-            match self.clear_way(&path) {
+        if found.as_ref().is_err_and(is_obstructed) && self.receiving().remover().replaces_kinds() {
+            match self.receiving().remover().clear_way(&path) {
                 Ok(Way::Free) => found = Err(io::ErrorKind::NotFound.into()),
                 Ok(Way::Left(held)) => {
-                    self.tell(|r| r.handle_directory_left(entry, held));
+                    self.receiving()
+                        .tell(|r| r.handle_directory_left(entry, held));
                     return;
                 }
                 Err(failure) => {
-                    self.tell(|r| r.handle_directory_finished(entry, Err(failure)));
+                    self.receiving()
+                        .tell(|r| r.handle_directory_finished(entry, Err(failure)));
                     return;
                 }
             }
@@ -46,7 +52,8 @@ impl Receiving<'_> {
         let planned = match found {
             Ok(folder) => Ok(self.planned_directory(&folder, &entry)),
             Err(error) if existing && error.kind() == io::ErrorKind::NotFound => {
-                self.tell(|r| r.handle_directory_left(entry, Held::Missing));
+                self.receiving()
+                    .tell(|r| r.handle_directory_left(entry, Held::Missing));
                 return;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Change::New)),
@@ -55,7 +62,7 @@ impl Receiving<'_> {
                 Err(failure_of("look into the directory", &shown, &error))
             }
         };
-        self.tell(|receiver| match planned {
+        self.receiving().tell(|receiver| match planned {
             Ok(change) => receiver.handle_directory_planned(entry, change),
             Err(failure) => receiver.handle_directory_finished(entry, Err(failure)),
         });

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use super::commit::{Staged, StagedFile};
 use super::parts::journal_failure;
-use super::{ReceiveSide, Receiving};
+use super::{Committer, ReceiveSide};
 
 /// Creates a hard link to a path beneath the anchor.
 pub(super) fn make(
@@ -64,7 +64,7 @@ impl ReceiveSide {
     }
 }
 
-impl Receiving<'_> {
+impl Committer<'_> {
     /// Creates a hard link, unless the name already is one.
     pub(super) fn link(&self, entry: Entry) {
         let EntryKind::HardLink { target, first } = &entry.kind else {
@@ -72,7 +72,8 @@ impl Receiving<'_> {
         };
         if let Err(failure) = self.side.tie(&entry, (*first, target)) {
             let done = vec![(entry, Outcome::Failed(failure))];
-            self.tell(|receiver| receiver.handle_packed(done));
+            self.receiving()
+                .tell(|receiver| receiver.handle_packed(done));
             return;
         }
         let done = match are_one(self.side, &entry.path, target) {
@@ -90,14 +91,16 @@ impl Receiving<'_> {
             }
             Ok(None) => {
                 let done = vec![(entry, Outcome::Unchanged)];
-                self.tell(|receiver| receiver.handle_packed(done));
+                self.receiving()
+                    .tell(|receiver| receiver.handle_packed(done));
             }
             Err(failure) => {
-                if self.end_if_lost() {
+                if self.receiving().end_if_lost() {
                     return;
                 }
                 let done = vec![(entry, Outcome::Failed(failure))];
-                self.tell(|receiver| receiver.handle_packed(done));
+                self.receiving()
+                    .tell(|receiver| receiver.handle_packed(done));
             }
         }
     }

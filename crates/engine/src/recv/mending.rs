@@ -21,7 +21,7 @@ use longhaul_system::refusals::or_without;
 use super::folders::Folder;
 use super::keeper::{Before, Doing};
 use super::keeping::note_mode;
-use super::{ReceiveSide, Receiving};
+use super::{Comparer, ReceiveSide};
 
 /// Maximum number of remembered inodes with several names. Others count as changed by another
 /// entry.
@@ -114,7 +114,7 @@ impl ReceiveSide {
     }
 }
 
-impl Receiving<'_> {
+impl Comparer<'_> {
     /// Corrects the owner, mode and time of an existing link or special file.
     pub(super) fn same_name(
         &self,
@@ -122,7 +122,7 @@ impl Receiving<'_> {
         entry: &Entry,
         status: &Status,
     ) -> Compared {
-        if !self.copies() {
+        if !self.receiving().copies() {
             return self.planned(folder, entry, status);
         }
         let same = self.mend_name(folder, entry, status);

@@ -40,18 +40,18 @@ impl Receiving<'_> {
             let error = FrameError::Unexpected("a block whose lengths contradict each other");
             // On a clear connection the length of the frame is not authenticated; only the header
             // is.
-            return Err(if self.transfer.is_clear() {
+            return Err(if self.transfer.settings.is_clear() {
                 Stop::Lost(Some(CHANGED_IN_CLEAR.to_owned()))
             } else {
                 error.into()
             });
         }
-        if block.trailer.is_some() && self.transfer.is_clear() {
+        if block.trailer.is_some() && self.transfer.settings.is_clear() {
             return Err(FrameError::Unexpected("a checksum in clear").into());
         }
         // From now on, half of the memory is for the output of codecs.
         let need = compresses(block.codec).then(|| self.transfer.coded.need());
-        let Some(mut buffer) = self.transfer.buffer_for(id) else {
+        let Some(mut buffer) = self.transfer.stream(id).buffer_for() else {
             return Err(Stop::Lost(None));
         };
         if let Some(need) = need {
@@ -61,7 +61,7 @@ impl Receiving<'_> {
         let began = thread_cpu_time();
         let mut hasher = ArrivingHasher::new(self.transfer.settings.integrity, &block);
         reader.anticipate(payload);
-        self.transfer.note_midway(id);
+        self.transfer.stream(id).note_midway();
         read_parts(reader, &mut buffer[..data], |part| hasher.update(part))?;
         buffer.set_filled(data);
         let found = hasher.finish(&block, buffer.filled());
@@ -72,7 +72,7 @@ impl Receiving<'_> {
         }
         let spent = thread_cpu_time() - began;
         Counters::add(&self.transfer.counters.wire_nanoseconds, spent);
-        self.transfer.note_block_came(id);
+        self.transfer.stream(id).note_block_came();
         self.handle_block(id, block, buffer, found)
             .map_err(Stop::Broken)
     }

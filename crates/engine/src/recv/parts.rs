@@ -211,7 +211,7 @@ impl Receiving<'_> {
             part.abandon();
         }
         // A correct sender keeps to the limit that it received.
-        let most = 2 * self.transfer.most_open_parts() + SPARE_PARTS;
+        let most = 2 * self.transfer.measurements().most_open_parts() + SPARE_PARTS;
         if open.len() >= most {
             let text = format!(
                 "{}: {most} files that are not whole are open, as many as may be in this session; \

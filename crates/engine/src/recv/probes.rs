@@ -18,7 +18,7 @@ use longhaul_storage::{Creation, DataMode, Directory, Status};
 use longhaul_system::queue::lock;
 
 use super::folders::Folder;
-use super::{ReceiveSide, Receiving};
+use super::{ReceiveSide, Remover};
 
 /// Existing probes, or the failures to create them.
 #[derive(Default)]
@@ -50,7 +50,7 @@ impl Kept {
     }
 }
 
-impl Receiving<'_> {
+impl Remover<'_> {
     /// Runs a step of probing on a committer's thread.
     pub(super) fn probe(&self, job: StorageJob) {
         match job {
@@ -63,14 +63,16 @@ impl Receiving<'_> {
                     })
                     .unzip();
                 *lock(&self.side.probes.0) = made;
-                self.tell(|receiver| receiver.handle_probes_made(probes));
+                self.receiving()
+                    .tell(|receiver| receiver.handle_probes_made(probes));
             }
             StorageJob::RemoveProbes(seen) => {
                 let made = std::mem::take(&mut *lock(&self.side.probes.0));
                 let results = made.into_iter().zip(seen);
                 let results = results.map(|(made, seen)| conclude(self.side, made, seen).err());
                 let results = results.collect();
-                self.tell(|receiver| receiver.handle_probes_removed(results));
+                self.receiving()
+                    .tell(|receiver| receiver.handle_probes_removed(results));
             }
             _ => {}
         }

@@ -30,7 +30,7 @@ use rustix::io::Errno;
 use super::commit::is_gone;
 use super::folders::Folder;
 use super::parts::journal_failure;
-use super::{ReceiveSide, Receiving};
+use super::{ReceiveSide, Receiving, Remover};
 use proof::Proofs;
 
 /// Maximum number of directories that entries will replace: their paths are kept in memory.
@@ -173,7 +173,7 @@ pub(super) fn is_obstructed(error: &io::Error) -> bool {
         || error.kind() == io::ErrorKind::NotADirectory
 }
 
-impl Receiving<'_> {
+impl Remover<'_> {
     /// True if entries may replace entries of another kind.
     pub(super) fn replaces_kinds(&self) -> bool {
         self.transfer.settings.deletion.is_some()
@@ -189,7 +189,7 @@ impl Receiving<'_> {
         if !self.replaces_kinds() || self.side.destination.rename.is_some() {
             return conflict("move it away");
         }
-        if self.runs_commands() {
+        if self.receiving().committer().runs_commands() {
             return conflict("with --on-commit it is not replaced: move it away");
         }
         if !self
@@ -199,8 +199,8 @@ impl Receiving<'_> {
         {
             return conflict("too many directories are to be replaced: move it away");
         }
-        if self.copies() {
-            self.compare_part(entry, folder)
+        if self.receiving().copies() {
+            self.receiving().comparer().compare_part(entry, folder)
         } else {
             Compared::Planned(Change::Changed)
         }
@@ -218,7 +218,7 @@ impl Receiving<'_> {
         if self.transfer.settings.criteria.ignore_existing {
             return Ok(Way::Left(Held::Exists));
         }
-        if self.copies() {
+        if self.receiving().copies() {
             self.ensure_replaceable(&folder, &proved)?;
         }
         // Several threads may find the same entry.
@@ -230,7 +230,7 @@ impl Receiving<'_> {
             let text = format!("{at}: was changed at the destination meanwhile: run it again");
             return Err(Failure::new(FailureKind::Changing, text));
         }
-        if !self.copies() && !self.side.replacements.foresee(&at) {
+        if !self.receiving().copies() && !self.side.replacements.foresee(&at) {
             return Ok(Way::Free);
         }
         let most = self.transfer.settings.deletion.as_deref();
@@ -241,8 +241,8 @@ impl Receiving<'_> {
             );
             return Err(Failure::new(FailureKind::Conflict, text));
         }
-        if self.copies() {
-            make_way_for_directory(self, &folder, &at)?;
+        if self.receiving().copies() {
+            make_way_for_directory(&self.receiving(), &folder, &at)?;
         }
         self.side.replacements.made.fetch_add(1, Ordering::Relaxed);
         let removal = Removal {
@@ -254,7 +254,8 @@ impl Receiving<'_> {
             directory: false,
             failure: None,
         };
-        self.tell(|receiver| receiver.handle_made_way(removal));
+        self.receiving()
+            .tell(|receiver| receiver.handle_made_way(removal));
         Ok(Way::Free)
     }
 
@@ -281,9 +282,9 @@ impl Receiving<'_> {
                 failure: Some(failure),
             });
         }
-        let was_committed = self.copies();
+        let was_committed = self.receiving().copies();
         for failed in failed.chunks(TOLD_TOGETHER) {
-            self.tell(|receiver| {
+            self.receiving().tell(|receiver| {
                 receiver.handle_unreplaced(failed.to_vec(), was_committed);
             });
         }
@@ -322,7 +323,7 @@ fn make_way_for_directory(
     path: &TreePath,
 ) -> Result<(), Failure> {
     let shown = path.to_string();
-    let mut kept = receiving.keep_replaced(&[(folder, path)]);
+    let mut kept = receiving.remover().keep_replaced(&[(folder, path)]);
     let kept = kept.pop().transpose()?.flatten();
     let directory = &**folder.directory();
     let name = path.name();

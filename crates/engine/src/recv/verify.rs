@@ -133,12 +133,12 @@ impl Receiving<'_> {
     /// Passes a block with its checksums on: to the writers if it was hashed on arrival, else to
     /// the verifiers. If the threads of streams do all work, it is finished at once.
     pub(super) fn pass_on(&self, block: ArrivedBlock) {
-        if self.transfer.is_paired() {
+        if self.transfer.settings.is_paired() {
             self.transfer.hold_stream(|| self.finish_here(block));
         } else if block.found.is_none() {
-            self.side.arrived.push(block);
+            self.side.queues.arrived.push(block);
         } else if let Some(verified) = self.compare_found(block) {
-            self.side.verified.push(verified);
+            self.side.queues.verified.push(verified);
         }
     }
 
@@ -238,10 +238,10 @@ impl Receiving<'_> {
                 .fail_here("there is no memory for the decompressor");
             return;
         };
-        while let Some(block) = self.side.arrived.pop(|| flow.is_wanted()) {
+        while let Some(block) = self.side.queues.arrived.pop(|| flow.is_wanted()) {
             let damaged = Damaged::new(&block);
             match flow.busy(|| self.verify(&mut decoder, block)) {
-                Ok(Some(verified)) => self.side.verified.push(verified),
+                Ok(Some(verified)) => self.side.queues.verified.push(verified),
                 Ok(None) => return,
                 Err(reason) => self.report_corrupt(damaged, reason),
             }

@@ -38,7 +38,7 @@ const PACKED_DIRECT_BYTES: usize = 1 << 20;
 impl Receiving<'_> {
     /// Runs the thread of a writer.
     pub(crate) fn run_writer(&self, flow: &Flow) {
-        while let Some(block) = self.side.verified.pop(|| flow.is_wanted()) {
+        while let Some(block) = self.side.queues.verified.pop(|| flow.is_wanted()) {
             if let Content::Piece(_) = block.content {
                 self.wait_to_write();
             }
@@ -67,7 +67,7 @@ impl Receiving<'_> {
             && let Some(receiver) = shared.machine.receiver()
             && !receiver.may_write()
         {
-            let waited = self.transfer.writing.wait(shared);
+            let waited = self.transfer.signals.writing.wait(shared);
             shared = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -221,11 +221,11 @@ impl Receiving<'_> {
 
     /// Passes a small file to the committer, or to its filter command.
     fn pass_staged(&self, staged: Staged) {
-        if !self.filters_entry(&staged.entry) {
+        if !self.committer().filters_entry(&staged.entry) {
             self.side.staging.push(staged);
             return;
         }
-        self.side.filtering.push(Unfiltered::Small(staged));
+        self.side.queues.filtering.push(Unfiltered::Small(staged));
     }
 
     /// Returns the outcome of a device that must not be created here.
@@ -279,7 +279,7 @@ impl Receiving<'_> {
         };
         let destination = &self.side.destination;
         let finish = |file: &dyn StoredFile| {
-            if self.filters_entry(entry) {
+            if self.committer().filters_entry(entry) {
                 // The output of the command gets the mode and time; its input does not need them.
                 Ok(())
             } else {

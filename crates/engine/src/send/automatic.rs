@@ -184,7 +184,7 @@ impl Sending<'_> {
         })?;
         // Compressors run from the first block that needs one.
         let flows = self.transfer.settings.flows.compressors;
-        if self.transfer.is_paired() || self.side.has_compressors(flows) {
+        if self.transfer.settings.is_paired() || self.side.has_compressors(flows) {
             return Some(dealt);
         }
         self.note_plain(dealt.kind, data.len() as u64);
@@ -306,8 +306,13 @@ impl Sending<'_> {
         let is_active = lock(&automatic.chooser).handle_look(&look);
         automatic.is_active.store(is_active, Ordering::Relaxed);
         let prepared = self.preparation(automatic, &look);
-        self.transfer
-            .bound_prepared(prepared.block_bytes, prepared.waiting_bytes);
+        let mut shared = self.transfer.lock();
+        if let Some(sender) = shared.machine.sender_mut() {
+            sender.bound_blocks(prepared.block_bytes);
+        }
+        if shared.ready.bound(prepared.waiting_bytes) {
+            self.transfer.signals.reading.notify_all();
+        }
     }
 
     /// Returns the limits of prepared data for the current path.
@@ -329,7 +334,7 @@ impl Sending<'_> {
     /// Returns the number of cores that codecs can use at once here: one for each flow, but no more
     /// than the buffers for the output of codecs.
     fn usable_cores(&self, streams: usize) -> f64 {
-        let flows = if self.transfer.is_paired() {
+        let flows = if self.transfer.settings.is_paired() {
             streams
         } else {
             self.transfer.settings.flows.compressors
@@ -341,7 +346,7 @@ impl Sending<'_> {
 
     fn codec_look(&self, automatic: &Automatic) -> CodecLook {
         let transfer = self.transfer;
-        let handles = transfer.handles();
+        let handles = transfer.measurements().handles();
         let infos: Vec<_> = handles
             .iter()
             .filter_map(|(id, handle)| Some((*id, handle.tcp_info()?)))
@@ -361,7 +366,7 @@ impl Sending<'_> {
         let seen = lock(&automatic.wire).handle_look(&infos);
         let wire_bytes = || transfer.counters.wire_bytes.load(Ordering::Relaxed);
         // A rate limit counts as a path, also within a host.
-        let paced = transfer.paced();
+        let paced = transfer.measurements().paced();
         let bound = paced.map_or(f64::INFINITY, |(rate, _)| rate as f64);
         let waits_for_turn = paced.is_some_and(|(_, waits)| waits);
         let ends = handles.iter().map(|(_, handle)| handle.addresses());
@@ -391,7 +396,10 @@ impl Sending<'_> {
             sender: CoresSeen {
                 at,
                 all,
-                idle: transfer.idle_cores().map_or(all / 2.0, f64::from),
+                idle: transfer
+                    .measurements()
+                    .idle_cores()
+                    .map_or(all / 2.0, f64::from),
                 usable: self.usable_cores(handles.len()),
             },
             sender_uses: self.side.uses.list(),

@@ -12,6 +12,7 @@ use longhaul_proto::sender::Sender;
 use longhaul_storage::spill::queue::SpillQueue;
 use minicbor::{Decode, Encode};
 
+use super::tell;
 use crate::session::Transfer;
 
 /// Maximum size of the file in bytes: about four million entries.
@@ -152,7 +153,7 @@ impl<'a> Backlog<'a> {
                 return Err(Over);
             }
             let next = &mut self.next;
-            let told = self.transfer.tell_sender(|sender| tell_next(sender, next));
+            let told = tell(self.transfer, |sender| tell_next(sender, next));
             told.ok_or(Over)?;
             self.next_bytes = self.next.iter().map(Step::bytes).sum();
             if !self.next.is_empty() {
@@ -224,6 +225,7 @@ pub(super) fn wait_while(transfer: &Transfer, waits: impl Fn(&Sender) -> bool) -
         sender.work_mut().flush_listing();
         shared.wake_writers();
         shared = transfer
+            .signals
             .walking
             .wait(shared)
             .unwrap_or_else(PoisonError::into_inner);

@@ -308,12 +308,13 @@ impl Sending<'_> {
             Verdict::Pack(results) => sender.handle_pack_read(block, results),
         };
         if let (true, Some(sealed)) = (wanted, sealed) {
-            shared.prepared.insert(block, Box::new(sealed));
+            shared.ready.insert(block, Box::new(sealed));
             if let Some(checksums) = checksums {
                 shared.say(&checksums);
             }
         }
-        let next = stream.and_then(|stream| self.transfer.next_own_block(&mut shared, stream));
+        let next =
+            stream.and_then(|stream| self.transfer.stream(stream).next_own_block(&mut shared));
         self.transfer.settle(shared);
         next
     }

@@ -25,8 +25,7 @@ impl Sending<'_> {
         };
         while let Some(entry) = self.next_step(flow, poll) {
             let read = flow.busy(|| self.read_digest(&entry));
-            self.transfer
-                .tell_sender(|sender| sender.work_mut().handle_digest_read(entry.id, read));
+            self.tell(|sender| sender.work_mut().handle_digest_read(entry.id, read));
         }
     }
 

@@ -127,9 +127,7 @@ impl Sending<'_> {
                 lock(&self.side.outputs.0).insert(id, Arc::new(output));
                 entry
             });
-            let taken = self
-                .transfer
-                .tell_sender(|sender| sender.work_mut().handle_filtered(id, result));
+            let taken = self.tell(|sender| sender.work_mut().handle_filtered(id, result));
             if taken != Some(true) {
                 lock(&self.side.outputs.0).remove(&id);
             }

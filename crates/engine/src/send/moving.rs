@@ -78,9 +78,7 @@ impl Sending<'_> {
                 Step::Remove(batch) => batch,
                 Step::Search(question) => {
                     let result = flow.busy(|| self.search(&question));
-                    self.transfer.tell_sender(|sender| {
-                        sender.work_mut().searches_mut().handle_searched(result)
-                    });
+                    self.tell(|sender| sender.work_mut().searches_mut().handle_searched(result));
                     continue;
                 }
             };
@@ -90,7 +88,7 @@ impl Sending<'_> {
             }
             for moved in batch {
                 let result = flow.busy(|| self.remove(&mut known, &moved));
-                self.transfer.tell_sender(|sender| {
+                self.tell(|sender| {
                     sender
                         .work_mut()
                         .moves_mut()
@@ -168,8 +166,7 @@ impl Sending<'_> {
         unknown: &[(Pair, &Entry)],
         questions: Vec<Question>,
     ) -> Option<Vec<Option<Failure>>> {
-        self.transfer
-            .tell_sender(|sender| sender.work_mut().moves_mut().ask_distinct(questions))?;
+        self.tell(|sender| sender.work_mut().moves_mut().ask_distinct(questions))?;
         let probes = self.next_step(flow, |sender, _| {
             sender.work_mut().moves_mut().poll_probes()
         })?;
@@ -181,8 +178,7 @@ impl Sending<'_> {
         let looked = flow.busy(looked);
         let seen = looked.iter().map(|seen| *seen.as_ref().unwrap_or(&true));
         let seen = seen.collect();
-        self.transfer
-            .tell_sender(|sender| sender.work_mut().moves_mut().handle_seen(seen))?;
+        self.tell(|sender| sender.work_mut().moves_mut().handle_seen(seen))?;
         let results = self.next_step(flow, |sender, _| {
             sender.work_mut().moves_mut().poll_distinct()
         })?;

@@ -17,11 +17,11 @@ use longhaul_storage::{Directory, FileKind};
 use longhaul_units::ByteCount;
 use minicbor::bytes::ByteVec;
 
-use super::Sending;
 use super::mounted::{Mounted, Now};
 use super::rule_files::rules_at;
 use super::select::{Place, Selected};
 use super::source::{Source, What};
+use super::{Sending, tell};
 use crate::session::Transfer;
 
 /// Memory for the subdirectories of a listed directory that are still to be entered. More of them
@@ -77,8 +77,9 @@ impl Sending<'_> {
             Err(Stopped::Over) => return,
             Err(Stopped::Failed(failure)) => Some(failure),
         };
-        self.transfer
-            .tell_sender(|sender| sender.work_mut().names_mut().handle_end(failure));
+        tell(self.transfer, |sender| {
+            sender.work_mut().names_mut().handle_end(failure)
+        });
     }
 
     /// Waits until the names are wanted; returns the reason if they are known to be unavailable.
@@ -93,7 +94,7 @@ impl Sending<'_> {
             if sender.work().names().are_wanted() {
                 return Some(sender.work().names().withheld());
             }
-            let waited = self.transfer.walking.wait(shared);
+            let waited = self.transfer.signals.walking.wait(shared);
             shared = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -376,9 +377,9 @@ impl Naming<'_> {
             return Ok(());
         }
         wait_for_credit(self.transfer)?;
-        let told = self
-            .transfer
-            .tell_sender(|sender| sender.work_mut().names_mut().handle_names(batch));
+        let told = tell(self.transfer, |sender| {
+            sender.work_mut().names_mut().handle_names(batch)
+        });
         told.ok_or(Stopped::Over)
     }
 
@@ -417,7 +418,7 @@ fn wait_for_credit(transfer: &Transfer) -> Result<(), Stopped> {
         if sender.work().names().has_credit() {
             return Ok(());
         }
-        let waited = transfer.walking.wait(shared);
+        let waited = transfer.signals.walking.wait(shared);
         shared = waited.unwrap_or_else(PoisonError::into_inner);
     }
 }

@@ -118,8 +118,8 @@ impl Sending<'_> {
             if shared.is_over() || !flow.is_wanted() {
                 return None;
             }
-            if self.transfer.is_far_ahead(&shared) {
-                let waited = self.transfer.reading.wait(shared);
+            if shared.is_far_ahead(&self.transfer.pool) {
+                let waited = self.transfer.signals.reading.wait(shared);
                 shared = waited.unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
@@ -128,7 +128,7 @@ impl Sending<'_> {
             let sender = shared.machine.sender_mut()?;
             if let Some(job) = sender.poll_read(now) {
                 // There may be more reads for other threads.
-                self.transfer.reading.notify_one();
+                self.transfer.signals.reading.notify_one();
                 return Some(job);
             }
             // Without a read, request the state of the entries walked so far.
@@ -138,11 +138,12 @@ impl Sending<'_> {
             shared.wake_writers();
             shared = match timeout {
                 Some(at) => {
-                    let waited = self.transfer.reading.wait_timeout(shared, at - now);
+                    let waited = self.transfer.signals.reading.wait_timeout(shared, at - now);
                     waited.unwrap_or_else(PoisonError::into_inner).0
                 }
                 None => self
                     .transfer
+                    .signals
                     .reading
                     .wait(shared)
                     .unwrap_or_else(PoisonError::into_inner),
@@ -212,7 +213,7 @@ impl Sending<'_> {
     fn sends_pages(&self) -> bool {
         let settings = &self.transfer.settings;
         let codec = codec_for(settings.operation, settings.codec);
-        self.transfer.is_clear() && codec == Codec::Plain
+        self.transfer.settings.is_clear() && codec == Codec::Plain
     }
 
     /// True if the stream's thread reads a cached piece part by part while sending. With fewer
@@ -220,8 +221,9 @@ impl Sending<'_> {
     fn reads_late(&self, piece: PieceName) -> bool {
         let settings = &self.transfer.settings;
         let codec = codec_for(settings.operation, settings.codec);
-        let due =
-            !self.transfer.is_clear() && codec == Codec::Plain && piece.length > PART_BYTES as u64;
+        let due = !self.transfer.settings.is_clear()
+            && codec == Codec::Plain
+            && piece.length > PART_BYTES as u64;
         due && self.transfer.lock().carriers() >= settings.cores
     }
 
@@ -251,7 +253,7 @@ impl Sending<'_> {
         };
         let mut hasher = new_hasher()?;
         let whole = extents.is_none();
-        let (late, sends_pages) = if whole && !self.transfer.is_clear() {
+        let (late, sends_pages) = if whole && !self.transfer.settings.is_clear() {
             (self.reads_late(piece), false)
         } else {
             (

@@ -19,7 +19,6 @@ use longhaul_storage::following::{FollowingDirectory, LinkError};
 use longhaul_storage::nested::{Nested, place_of};
 use longhaul_storage::{Directory, FileKind, Status};
 
-use super::Sending;
 use super::ahead::{Ahead, Looked};
 use super::backlog::{Backlog, Over, Step, wait_while};
 use super::earlier::{Earlier, Settled};
@@ -29,6 +28,7 @@ use super::mounted::Mounted;
 use super::origin::Origins;
 use super::select::{Place, PlaceError, Selected};
 use super::source::{Source, What};
+use super::{Sending, tell};
 use crate::session::entry_events::from_omitted;
 use crate::session::{Counters, Reporting, Transfer};
 
@@ -136,11 +136,11 @@ impl Sending<'_> {
         if backlog.finish().is_err() {
             return;
         }
-        self.transfer.tell_sender(|sender| {
+        tell(self.transfer, |sender| {
             sender.work_mut().handle_left_out(left_out);
             sender.work_mut().handle_walk_end();
         });
-        self.transfer.reading.notify_all();
+        self.transfer.signals.reading.notify_all();
         if self.transfer.settings.deletion.is_some() {
             self.tell_names();
         }
@@ -263,9 +263,9 @@ impl Walk<'_, '_> {
         if !self.gathering.keeping().anchor || !self.source.takes_itself() {
             // An unreadable source counts as mode 0, which permits no access.
             let mode = status.map_or(0, |status| status.mode);
-            let told = self
-                .transfer
-                .tell_sender(|sender| sender.work_mut().handle_filling(mode));
+            let told = tell(self.transfer, |sender| {
+                sender.work_mut().handle_filling(mode)
+            });
             return told.ok_or(Over);
         }
         // The listing reports an unreadable directory.
@@ -278,9 +278,9 @@ impl Walk<'_, '_> {
             owner: self.gathering.of(status.owner, directory.inode()),
             is_limit: false,
         };
-        let told = self
-            .transfer
-            .tell_sender(|sender| sender.work_mut().handle_anchor(anchor));
+        let told = tell(self.transfer, |sender| {
+            sender.work_mut().handle_anchor(anchor)
+        });
         told.ok_or(Over)
     }
 
@@ -600,7 +600,7 @@ impl Walk<'_, '_> {
                 })?;
                 let told =
                     |sender: &mut Sender| sender.work_mut().names_mut().handle_omitted(omitted);
-                self.transfer.tell_sender(told).ok_or(Over)
+                tell(self.transfer, told).ok_or(Over)
             }
             _ => {
                 let events = omitted.into_iter().map(from_omitted);

@@ -1,6 +1,5 @@
 //! Events and progress that a transfer reports to its observers.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longhaul_proto::account::Account;
@@ -14,7 +13,7 @@ use longhaul_proto::message::{Change, Failure, FailureKind};
 use longhaul_units::ByteCount;
 
 use super::observe::Silence;
-use super::{Counters, PathUse, Shared, Side, Transfer};
+use super::{Counters, PathUse, Shared, Transfer};
 use crate::flows::LayerUse;
 
 /// Result of one entry, or a problem of a stream.
@@ -271,9 +270,9 @@ impl Shared {
     }
 }
 
-impl Transfer {
+impl Counters {
     fn count(&self, event: &Event) {
-        let counters = &self.counters;
+        let counters = self;
         match event {
             Event::Committed { size, file, .. } => {
                 Counters::add(&counters.done_entries, 1);
@@ -335,82 +334,12 @@ impl Transfer {
             | Event::StreamDamaged { .. } => {}
         }
     }
+}
 
+impl Transfer {
     /// Counts an event and passes it to the observer.
     pub(crate) fn report(&self, event: Event) {
-        self.count(&event);
+        self.counters.count(&event);
         (self.watch)(event);
-    }
-
-    /// Returns the current progress.
-    pub fn progress(&self) -> Progress {
-        let counters = &self.counters;
-        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let seen = self.seen();
-        let own = self.side().stages().codec_uses();
-        let (source_codecs, destination_codecs) = match self.side() {
-            Side::Sending(_) => (own, seen.codecs),
-            Side::Receiving(_) => (seen.codecs, own),
-        };
-        let account = self.account();
-        // The lock must not be held while the other values are read.
-        let left_out = self.lock().machine.left_out();
-        Progress {
-            elapsed: seen.elapsed,
-            // Only a sender walks.
-            walked_entries: get(&counters.walked_entries).max(seen.known_entries),
-            walked_bytes: get(&counters.walked_bytes).max(seen.known_bytes),
-            walk_ended: get(&counters.walk_ended) > 0 || seen.walk_ended,
-            done_entries: get(&counters.done_entries),
-            files: get(&counters.files),
-            done_bytes: get(&counters.done_bytes),
-            skipped_entries: get(&counters.skipped_entries),
-            skipped_bytes: get(&counters.skipped_bytes),
-            new_entries: get(&counters.new_entries),
-            changed_entries: get(&counters.changed_entries),
-            fixed_entries: get(&counters.fixed_entries),
-            fixed_directories: get(&counters.fixed_directories),
-            planned_bytes: get(&counters.planned_bytes),
-            planned_files: get(&counters.planned_files),
-            planned_directories: get(&counters.planned_directories),
-            differing_entries: get(&counters.differing_entries),
-            failed_entries: get(&counters.failed_entries),
-            deleted_entries: get(&counters.deleted_entries),
-            deleted_bytes: get(&counters.deleted_bytes),
-            left_out,
-            wire_bytes: get(&counters.wire_bytes),
-            message_bytes: get(&counters.message_bytes),
-            hole_bytes: get(&counters.hole_bytes),
-            disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),
-            read_bytes: get(&counters.read_bytes),
-            uncopied_bytes: get(&counters.uncopied_bytes),
-            late_bytes: get(&counters.late_bytes),
-            block_bytes: self.settings.block_bytes,
-            settled_bytes: account.durable_bytes,
-            account: match self.settings.operation {
-                Operation::Copy => account,
-                Operation::Verify | Operation::DryRun => Account {
-                    durable_bytes: 0,
-                    ..account
-                },
-            },
-            compression: (get(&counters.coded_from), get(&counters.coded_to)),
-            source_codecs,
-            destination_codecs,
-            streams: seen.streams,
-            silence: seen.silence,
-            lost_streams: get(&counters.lost_streams),
-            again_blocks: get(&counters.again_blocks),
-            retransmitted: seen.retransmitted,
-            layers: self.layers(),
-            peer_layers: seen.layers,
-            peer_elapsed: seen.peer_elapsed,
-            memory: (self.pool.peak_in_use(), self.coded.peak_in_use()),
-            paths: self.paths(),
-        }
-    }
-
-    pub(super) fn account(&self) -> Account {
-        self.lock().machine.account()
     }
 }

@@ -1,33 +1,33 @@
 //! Limits of the memory for a session's state.
 
 use longhaul_proto::receiver::{MAXIMUM_REMEMBERED_BYTES, Receiver};
-use longhaul_system::seats::LEAST_REMEMBERED;
+use longhaul_system::seats::{LEAST_REMEMBERED, Seat};
 
-use super::{SessionError, Shared, Transfer};
+use super::{SessionError, Shared};
 
-impl Transfer {
-    /// Fails if the state of a session exceeds its share of the host's memory.
-    pub(super) fn check_memory(&self, receiver: &Receiver) -> Result<(), SessionError> {
-        let bytes = receiver.remembered_bytes();
-        // Most sessions need less than the minimum share, so the share need not be computed.
-        if bytes <= LEAST_REMEMBERED {
-            return Ok(());
-        }
-        if bytes <= self.seat().remembered_bytes(MAXIMUM_REMEMBERED_BYTES) {
-            Ok(())
-        } else {
-            Err(SessionError::Memory { bytes })
-        }
+/// Fails if the state of a session exceeds its share of the host's memory.
+pub(super) fn check(receiver: &Receiver, seat: &Seat) -> Result<(), SessionError> {
+    let bytes = receiver.remembered_bytes();
+    // Most sessions need less than the minimum share, so the share need not be computed.
+    if bytes <= LEAST_REMEMBERED {
+        return Ok(());
     }
+    if bytes <= seat.remembered_bytes(MAXIMUM_REMEMBERED_BYTES) {
+        Ok(())
+    } else {
+        Err(SessionError::Memory { bytes })
+    }
+}
 
+impl Shared {
     /// True if a session without connections needs more memory than our own sender causes. It must
     /// then end, because other sessions may need the memory before the client returns.
-    pub(super) fn end_if_heavy(&self, shared: &Shared) -> bool {
-        let Some(receiver) = shared.machine.receiver() else {
+    pub(super) fn is_heavy(&self) -> bool {
+        let Some(receiver) = self.machine.receiver() else {
             return false;
         };
-        shared.lifetime.is_alone()
-            && !shared.is_over()
+        self.lifetime.is_alone()
+            && !self.is_over()
             && receiver.remembered_bytes() > LEAST_REMEMBERED
     }
 }

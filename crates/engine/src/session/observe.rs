@@ -2,37 +2,29 @@
 //! of the session; it is also the sign of life. The steering end also changes the number of flows
 //! here.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
 use longhaul_net::StreamHandle;
 use longhaul_net::host_limits::HostLimits;
 use longhaul_net::multipath::Subflow;
+use longhaul_proto::account::Account;
 use longhaul_proto::coding::CodecUse;
-use longhaul_proto::message::{Flows, Message, Observation, StreamObservation};
+use longhaul_proto::handshake::Operation;
+use longhaul_proto::message::{Message, Observation, StreamObservation};
+use longhaul_proto::sender::MOST_LARGE_FILES;
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
 use super::paths::OnPath;
 use super::steer::ENDS_BY_ITSELF;
-use super::{Shared, Side, Transfer};
+use super::{Progress, Shared, Side, Transfer};
 use crate::flows::LayerUse;
-
-/// Interval of observations. The steering end learns the congestion windows of the other end only
-/// from them.
-const OBSERVE_EVERY: Duration = Duration::from_millis(250);
-
-/// Interval at which the steering end of this process examines the transfer.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Time without a message after which the other end counts as silent. On a slow or full path
 /// messages arrive late.
 const SILENT_FROM: Duration = Duration::from_secs(3);
-
-/// Delay of the timer's thread that means that the process was stopped. Usually the thread runs far
-/// more often.
-const PAUSED_FOR: Duration = Duration::from_secs(2);
 
 /// Names of the layers in the order of the pipeline, as numbered in [`Observation::layers`];
 /// commands are last.
@@ -82,7 +74,29 @@ pub struct Silence {
     pub reconnecting: bool,
 }
 
-impl Transfer {
+/// Measurements of a running transfer.
+#[derive(Clone, Copy)]
+pub struct Measurements<'a> {
+    transfer: &'a Transfer,
+}
+
+impl<'a> Measurements<'a> {
+    pub(super) fn of(transfer: &'a Transfer) -> Measurements<'a> {
+        Measurements { transfer }
+    }
+}
+
+impl Measurements<'_> {
+    /// Returns the number of large files that this end can have open if it receives. The other end
+    /// must not exceed it.
+    pub fn most_open_parts(&self) -> usize {
+        self.transfer
+            .side()
+            .seat()
+            .parts()
+            .clamp(1, MOST_LARGE_FILES)
+    }
+
     /// Returns the observation of this end as of now.
     pub fn observe(&self) -> Observation {
         let handles = self.handles();
@@ -90,7 +104,7 @@ impl Transfer {
         let mut told = handles
             .iter()
             .filter_map(|(_, handle)| handle.congestion().ok());
-        let congestion = if self.lock().steering.leads() {
+        let congestion = if self.transfer.lock().steering.leads() {
             ENDS_BY_ITSELF.to_owned()
         } else {
             told.next().unwrap_or_default()
@@ -108,34 +122,146 @@ impl Transfer {
             })
             .unzip();
         Observation {
-            at: self.now().0,
+            at: self.transfer.now().0,
             streams,
             layers,
             worked,
             cpu: cpu_time(),
             cores: cores(),
-            remaining: match self.side() {
+            remaining: match self.transfer.side() {
                 Side::Sending(_) => self.remaining(),
                 Side::Receiving(_) => None,
             },
             congestion,
-            congestions: self.limits.congestions.clone(),
-            send_buffer: self.limits.tcp_send,
-            receive_buffer: self.limits.tcp_receive,
-            known_entries: known(&self.counters.walked_entries),
-            known_bytes: known(&self.counters.walked_bytes),
-            walk_ended: known(&self.counters.walk_ended) > 0,
+            congestions: self.transfer.limits.congestions.clone(),
+            send_buffer: self.transfer.limits.tcp_send,
+            receive_buffer: self.transfer.limits.tcp_receive,
+            known_entries: known(&self.transfer.counters.walked_entries),
+            known_bytes: known(&self.transfer.counters.walked_bytes),
+            walk_ended: known(&self.transfer.counters.walk_ended) > 0,
             clock: wall_clock(),
             idle: self.idle_cores(),
-            codecs: self.side().stages().codec_uses(),
+            codecs: self.transfer.side().stages().codec_uses(),
         }
+    }
+
+    /// Sends a last observation before the goodbye of a finished session, since a short session has
+    /// sent few or none. The other end does not wait for it, but receives it before the end.
+    pub(crate) fn observe_at_last(&self) {
+        let observation = self.observe();
+        let mut shared = self.transfer.lock();
+        if !shared.is_over() && shared.control.has_room() {
+            shared.say(&Message::Observed(observation));
+        }
+    }
+
+    /// Returns the handles of the streams, so that the kernel is queried without the lock.
+    pub(crate) fn handles(&self) -> Vec<(StreamId, StreamHandle)> {
+        self.transfer.lock().streams.handles()
+    }
+
+    /// Returns the bytes of files that are not known to be durable at the destination; `None` until
+    /// the walk is complete.
+    fn remaining(&self) -> Option<u64> {
+        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let counters = &self.transfer.counters;
+        let known = get(&counters.walked_bytes);
+        let account = self.account();
+        let there = [
+            get(&counters.skipped_bytes),
+            account.durable_bytes,
+            account.resumed_bytes,
+        ];
+        let there = there.into_iter().fold(0, u64::saturating_add);
+        (get(&counters.walk_ended) > 0).then(|| known.saturating_sub(there))
+    }
+
+    /// Returns the rate limit in bytes per second, and true if a stream waits for it; `None` if
+    /// unlimited.
+    pub(crate) fn paced(&self) -> Option<(u64, bool)> {
+        self.transfer.pacing.look()
+    }
+
+    /// Returns the current progress.
+    pub fn progress(&self) -> Progress {
+        let counters = &self.transfer.counters;
+        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let seen = self.seen();
+        let own = self.transfer.side().stages().codec_uses();
+        let (source_codecs, destination_codecs) = match self.transfer.side() {
+            Side::Sending(_) => (own, seen.codecs),
+            Side::Receiving(_) => (seen.codecs, own),
+        };
+        let account = self.account();
+        // The lock must not be held while the other values are read.
+        let left_out = self.transfer.lock().machine.left_out();
+        Progress {
+            elapsed: seen.elapsed,
+            // Only a sender walks.
+            walked_entries: get(&counters.walked_entries).max(seen.known_entries),
+            walked_bytes: get(&counters.walked_bytes).max(seen.known_bytes),
+            walk_ended: get(&counters.walk_ended) > 0 || seen.walk_ended,
+            done_entries: get(&counters.done_entries),
+            files: get(&counters.files),
+            done_bytes: get(&counters.done_bytes),
+            skipped_entries: get(&counters.skipped_entries),
+            skipped_bytes: get(&counters.skipped_bytes),
+            new_entries: get(&counters.new_entries),
+            changed_entries: get(&counters.changed_entries),
+            fixed_entries: get(&counters.fixed_entries),
+            fixed_directories: get(&counters.fixed_directories),
+            planned_bytes: get(&counters.planned_bytes),
+            planned_files: get(&counters.planned_files),
+            planned_directories: get(&counters.planned_directories),
+            differing_entries: get(&counters.differing_entries),
+            failed_entries: get(&counters.failed_entries),
+            deleted_entries: get(&counters.deleted_entries),
+            deleted_bytes: get(&counters.deleted_bytes),
+            left_out,
+            wire_bytes: get(&counters.wire_bytes),
+            message_bytes: get(&counters.message_bytes),
+            hole_bytes: get(&counters.hole_bytes),
+            disk_bytes: get(&counters.read_bytes) + get(&counters.written_bytes),
+            read_bytes: get(&counters.read_bytes),
+            uncopied_bytes: get(&counters.uncopied_bytes),
+            late_bytes: get(&counters.late_bytes),
+            block_bytes: self.transfer.settings.block_bytes,
+            settled_bytes: account.durable_bytes,
+            account: match self.transfer.settings.operation {
+                Operation::Copy => account,
+                Operation::Verify | Operation::DryRun => Account {
+                    durable_bytes: 0,
+                    ..account
+                },
+            },
+            compression: (get(&counters.coded_from), get(&counters.coded_to)),
+            source_codecs,
+            destination_codecs,
+            streams: seen.streams,
+            silence: seen.silence,
+            lost_streams: get(&counters.lost_streams),
+            again_blocks: get(&counters.again_blocks),
+            retransmitted: seen.retransmitted,
+            layers: self.layers(),
+            peer_layers: seen.layers,
+            peer_elapsed: seen.peer_elapsed,
+            memory: (
+                self.transfer.pool.peak_in_use(),
+                self.transfer.coded.peak_in_use(),
+            ),
+            paths: self.paths(),
+        }
+    }
+
+    fn account(&self) -> Account {
+        self.transfer.lock().machine.account()
     }
 
     /// Returns the kernel's data about each path of each stream. Locks the paths before it reads
     /// the kernel's data: if another thread's older data were applied after newer data, streams
     /// would seem to end and begin again.
     fn look_at_paths(&self) -> Vec<OnPath> {
-        let mut paths = longhaul_system::queue::lock(&self.paths);
+        let mut paths = longhaul_system::queue::lock(&self.transfer.paths);
         let streams: Vec<(StreamId, Vec<Subflow>)> = self
             .handles()
             .iter()
@@ -146,79 +272,49 @@ impl Transfer {
 
     /// Records the kernel's last data about a stream that ended, before the stream is removed.
     pub(super) fn look_for_the_last_time(&self, id: StreamId, handle: &StreamHandle) {
-        let mut paths = longhaul_system::queue::lock(&self.paths);
+        let mut paths = longhaul_system::queue::lock(&self.transfer.paths);
         paths.handle_last_look(id, &handle.paths());
     }
 
     /// Returns the paths of this end's streams, and the bytes that each carried as of the last
     /// observation.
     pub fn paths(&self) -> Vec<super::PathUse> {
-        longhaul_system::queue::lock(&self.paths).list()
+        longhaul_system::queue::lock(&self.transfer.paths).list()
     }
 
     /// Returns the lead of the other end's clock over this end's clock, less the delay of a
     /// message, in nanoseconds. It is the greatest value of all messages: that message waited
     /// least. `None` before the first observation of the other end.
     pub fn clock_lead(&self) -> Option<i64> {
-        self.lock().steering.clock_lead()
+        self.transfer.lock().steering.clock_lead()
     }
 
     /// Returns the limits that this host's kernel sets for TCP.
     pub fn limits(&self) -> &HostLimits {
-        &self.limits
-    }
-
-    /// Changes the number of flows of this end's layers while they run. Only the dialer changes the
-    /// number of streams.
-    pub fn set_flows(&self, flows: Flows) {
-        if let Some(streams) = flows.streams {
-            self.lock().streams.want(streams as usize);
-            self.living.notify_all();
-        }
-        if self.is_paired() {
-            // There are as many threads as streams.
-            return;
-        }
-        self.side().stages().set_flows(flows);
-        self.reading.notify_all();
-        self.storing.notify_all();
-    }
-
-    /// Limits the requested flows to the threads of this session. The dialer limits streams.
-    pub(super) fn bounded(&self, asked: Flows) -> Flows {
-        let most = u32::try_from(self.seat().threads()).unwrap_or(u32::MAX);
-        let bound = |flows: Option<u32>| flows.map(|flows| flows.min(most));
-        Flows {
-            readers: bound(asked.readers),
-            compressors: bound(asked.compressors),
-            decompressors: bound(asked.decompressors),
-            writers: bound(asked.writers),
-            committers: bound(asked.committers),
-            ..asked
-        }
-    }
-
-    /// Sends the other end the number of flows that its layers should have.
-    pub fn steer(&self, flows: Flows) {
-        let mut shared = self.lock();
-        shared.say(&Message::SetFlows(flows));
-        shared.wake_writers();
+        &self.transfer.limits
     }
 
     /// Returns the utilisation of this end's layers.
     pub(crate) fn layers(&self) -> Vec<LayerUse> {
-        self.side().stages().layers(self)
+        self.transfer.side().stages().layers(self.transfer)
     }
 
     /// Returns the time that the streams of this end spent on blocks and messages.
     pub(crate) fn wire_use(&self, layer: &'static str) -> LayerUse {
-        let shared = self.lock();
+        let shared = self.transfer.lock();
         let (flows, until) = (
             shared.streams.most(),
-            shared.lifetime.end_of_work().unwrap_or_else(|| self.now()),
+            shared
+                .lifetime
+                .end_of_work()
+                .unwrap_or_else(|| self.transfer.now()),
         );
         drop(shared);
-        let busy = self.counters.wire_nanoseconds.load(Ordering::Relaxed);
+        let busy = self
+            .transfer
+            .counters
+            .wire_nanoseconds
+            .load(Ordering::Relaxed);
         let time = until.0 as f64 * flows.max(1) as f64;
         LayerUse {
             layer,
@@ -231,8 +327,8 @@ impl Transfer {
     /// Returns the state of the other end as it reported it, and the state of the streams.
     pub(super) fn seen(&self) -> Seen {
         self.look_at_paths();
-        let own = longhaul_system::queue::lock(&self.paths).retransmitted();
-        let shared = self.lock();
+        let own = longhaul_system::queue::lock(&self.transfer.paths).retransmitted();
+        let shared = self.transfer.lock();
         let peer = shared.steering.peer();
         let at = Moment(peer.at);
         // The other end's counts are not trusted and may overflow.
@@ -250,7 +346,11 @@ impl Transfer {
             })
         });
         Seen {
-            elapsed: shared.lifetime.end_of_work().unwrap_or_else(|| self.now()) - Moment(0),
+            elapsed: shared
+                .lifetime
+                .end_of_work()
+                .unwrap_or_else(|| self.transfer.now())
+                - Moment(0),
             streams: shared.streams.count(),
             retransmitted,
             layers: layers.collect(),
@@ -266,10 +366,11 @@ impl Transfer {
     /// Returns the silence of the other end, if there is one. Silence means nothing if this end
     /// does not read or if all is done.
     fn silence(&self, shared: &Shared) -> Option<Silence> {
-        let now = self.now();
+        let now = self.transfer.now();
         let span = shared.lifetime.silence(now);
-        let listens = self.counters.held_streams.load(Ordering::Relaxed) == 0;
-        let expected = !self.settings.local && listens && shared.lifetime.end_of_work().is_none();
+        let listens = self.transfer.counters.held_streams.load(Ordering::Relaxed) == 0;
+        let expected =
+            !self.transfer.settings.local && listens && shared.lifetime.end_of_work().is_none();
         let lost = shared.streams.dials() && !shared.lifetime.is_active();
         (expected && span >= SILENT_FROM).then(|| Silence {
             span,
@@ -277,129 +378,14 @@ impl Transfer {
         })
     }
 
-    /// Runs the timer's thread: ends sessions and streams that timed out, and sends observations.
-    pub(super) fn keep_time(self: &Arc<Transfer>) {
-        let mut next = self.now() + OBSERVE_EVERY;
-        let mut next_look = self.now() + LOOK_EVERY;
-        let mut next_level = self.now();
-        let mut last = self.now();
-        loop {
-            let mut shared = self.lock();
-            let now = self.now();
-            if now - last > PAUSED_FOR {
-                shared.handle_pause(now - last, now);
-            }
-            last = now;
-            shared.lifetime.handle_timeout(now);
-            if shared.is_over() {
-                self.wake_everybody(&shared);
-                return;
-            }
-            if now >= next_level {
-                drop(shared);
-                next_level = now + self.level();
-                continue;
-            }
-            if now >= next_look {
-                next_look = now + LOOK_EVERY;
-                drop(shared);
-                self.coded.handle_tick();
-                self.watch_streams();
-                self.look();
-                self.adapt_flows();
-                self.look_for_codecs();
-                continue;
-            }
-            if now >= next {
-                next = now + OBSERVE_EVERY;
-                drop(shared);
-                self.tick();
-                continue;
-            }
-            let next = next.min(next_look).min(next_level);
-            let until = shared
-                .lifetime
-                .poll_timeout()
-                .map_or(next, |end| end.min(next));
-            let wait = (until - now).max(Duration::from_millis(1));
-            drop(
-                self.living
-                    .wait_timeout(shared, wait)
-                    .unwrap_or_else(PoisonError::into_inner),
-            );
-        }
-    }
-
-    /// Adapts the number of flows of layers without a fixed number to their work.
-    fn adapt_flows(&self) {
-        if let Side::Sending(side) = self.side()
-            && side.adapt_flows()
-        {
-            // A superfluous flow may be waiting.
-            self.reading.notify_all();
-        }
-    }
-
-    /// Shows the state of the transfer to the stage that chooses codecs.
-    pub(super) fn look_for_codecs(&self) {
-        if let Side::Sending(side) = self.side() {
-            side.look_for_codecs(self);
-        }
-    }
-
     /// Returns the number of idle cores among those that this process may use.
     pub(crate) fn idle_cores(&self) -> Option<f32> {
-        Some(self.idle.look()?.min(self.settings.cores as f64) as f32)
-    }
-
-    pub(super) fn tick(&self) {
-        let observation = self.observe();
-        let mut shared = self.lock();
-        shared.note_what_came(self.now());
-        let listens = self.counters.held_streams.load(Ordering::Relaxed) == 0;
-        if !listens || self.settings.local {
-            shared.lifetime.note_deaf(self.now());
-        }
-        shared
-            .lifetime
-            .end_untold(self.settings.silence, self.now());
-        let silent =
-            !self.settings.local && shared.lifetime.silence(self.now()) > self.settings.silence;
-        if shared.lifetime.is_active() && listens && silent {
-            shared.streams.shutdown();
-        }
-        self.end_stalled(&shared);
-        self.find_lost(&mut shared);
-        let listened = shared.control.is_drained() && shared.control.has_room();
-        if listened && shared.lifetime.is_active() {
-            shared.say(&Message::Observed(observation));
-            shared.wake_writers();
-        }
-        drop(shared);
-        self.reading.notify_all();
-        self.storing.notify_all();
-    }
-
-    /// Handles a message about the session rather than its state machine; false for other messages.
-    pub(super) fn handle_session_message(&self, shared: &mut Shared, message: &Message) -> bool {
-        match message {
-            Message::Observed(observation) => {
-                shared.steering.handle_observed(observation, wall_clock());
-            }
-            Message::Tune(tuning) => {
-                // A receiver sends no data whose transmission could be tuned.
-                if shared.machine.is_sending() {
-                    self.limit_as(tuning);
-                    shared.steering.tune(tuning.clone(), &shared.streams);
-                }
-            }
-            Message::Goodbye(farewell) => {
-                shared.lifetime.handle_goodbye(farewell);
-                self.wake_everybody(shared);
-            }
-            _ => return false,
-        }
-        true
+        Some(
+            self.transfer
+                .idle
+                .look()?
+                .min(self.transfer.settings.cores as f64) as f32,
+        )
     }
 }
 
@@ -437,47 +423,8 @@ fn observe_path(look: &OnPath) -> StreamObservation {
     }
 }
 
-impl Shared {
-    /// Records a sign of life if bytes arrived on any stream. On a slow path it takes long until a
-    /// block, and a message behind it, is complete.
-    pub(super) fn note_what_came(&mut self, now: Moment) {
-        if self.streams.has_heard_more() {
-            self.lifetime.note_heard(now);
-        }
-    }
-
-    /// Wakes writers for waiting messages and blocks.
-    pub(crate) fn wake_writers(&mut self) {
-        self.wake_control();
-        self.wake_carrier();
-    }
-
-    /// Handles a pause in which this process or its host was stopped. The pause is not counted as
-    /// silence of the other end.
-    pub(super) fn handle_pause(&mut self, span: Duration, now: Moment) {
-        let later = |moment: Moment| now.min(moment + span);
-        self.streams.handle_pause(later);
-        self.lifetime.handle_pause(span, later);
-    }
-
-    /// Wakes the writer of the control stream, because messages wait.
-    pub(super) fn wake_control(&mut self) {
-        let control = self.control_stream();
-        if let Some(slot) = control.and_then(|id| self.streams.get(id)) {
-            slot.wake();
-        }
-    }
-}
-
-impl Shared {
-    /// True if no block waits for a stream.
-    pub(crate) fn has_nothing_prepared(&self) -> bool {
-        self.prepared.is_empty()
-    }
-}
-
 /// Returns nanoseconds since 1970; 0 if the clock is set to an earlier time.
-fn wall_clock() -> u64 {
+pub(super) fn wall_clock() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(0))
 }

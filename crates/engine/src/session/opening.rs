@@ -408,19 +408,31 @@ pub struct Agreed {
     pub any_codec: bool,
 }
 
-impl Transfer {
+/// Opening of a session that this end, which sends, requested.
+#[derive(Clone, Copy)]
+pub struct Opening<'a> {
+    transfer: &'a Transfer,
+}
+
+impl<'a> Opening<'a> {
+    pub(super) fn of(transfer: &'a Transfer) -> Opening<'a> {
+        Opening { transfer }
+    }
+}
+
+impl Opening<'_> {
     /// Returns the messages that a dialing sender sends with its request, as complete frames: the
     /// first questions then need no round trip of their own. Waits at most `patience` for the walk
     /// to fill them.
     pub fn first_words(&self, patience: Duration) -> Vec<u8> {
-        let until = self.now() + patience;
-        let mut shared = self.lock();
+        let until = self.transfer.now() + patience;
+        let mut shared = self.transfer.lock();
         while !shared.has_first_questions() {
-            let left = until - self.now();
+            let left = until - self.transfer.now();
             if left.is_zero() {
                 break;
             }
-            let waited = self.walking.wait_timeout(shared, left);
+            let waited = self.transfer.signals.walking.wait_timeout(shared, left);
             shared = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         shared.first_words()
@@ -428,19 +440,19 @@ impl Transfer {
 
     /// Applies the welcome to the session that this end, which sends, requested.
     pub fn handle_welcome(&self, agreed: Agreed) {
-        if let Side::Sending(side) = self.side() {
+        if let Side::Sending(side) = self.transfer.side() {
             side.handle_any_codec(agreed.any_codec);
         }
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         shared.lifetime.set_linger(agreed.linger);
         shared.streams.handle_agreed(agreed.streams);
         if let Some(sender) = shared.machine.sender_mut() {
             sender.handle_welcome(agreed.asks, agreed.epoch, agreed.large_files);
         }
         drop(shared);
-        self.look_for_codecs();
-        let shared = self.lock();
-        self.settle(shared);
+        self.transfer.regulator().look_for_codecs();
+        let shared = self.transfer.lock();
+        self.transfer.settle(shared);
     }
 }
 

@@ -13,6 +13,7 @@ use longhaul_proto::digest::Checksum;
 use longhaul_proto::message::{Flows, Message};
 use longhaul_proto::sender::ReadJob;
 use longhaul_proto::session::StreamId;
+use longhaul_system::limits::thread_refusal;
 use longhaul_system::seats::Seat;
 
 use super::streams::reading::Stop;
@@ -127,7 +128,7 @@ pub(crate) trait ReceivingStages: Stages {
     /// Returns why the stream, or the session, ends.
     fn read_block(
         &self,
-        transfer: &Arc<Transfer>,
+        transfer: &Transfer,
         stream: StreamId,
         block: (BlockHeader, usize),
         reader: &mut dyn StreamReader,
@@ -149,6 +150,11 @@ impl Side {
         }
     }
 
+    /// Returns their seat among the sessions of this process.
+    pub fn seat(&self) -> &Seat {
+        self.stages().seat()
+    }
+
     /// Starts the flows of the stages.
     pub fn start(&self, transfer: &Arc<Transfer>) {
         match self {
@@ -161,7 +167,7 @@ impl Side {
 /// Ends the session if a layer has no thread; without it the transfer would stall.
 pub(crate) fn need(transfer: &Transfer, started: io::Result<()>) {
     if let Err(error) = started {
-        transfer.lacks_thread(&error);
+        transfer.fail_here(&thread_refusal(&error));
     }
 }
 

@@ -12,11 +12,11 @@ use longhaul_proto::message::{Flows, MAXIMUM_CONGESTION_BYTES, Message, Observat
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
-use super::Transfer;
 use super::levelling::Levellers;
 use super::levelling::{Delivered, Flow, Governed};
 use super::paths::{Ends, only_path};
 use super::streams::{Slot, StreamSet};
+use super::{Side, Transfer};
 
 /// Interval for an end that only receives, which has no streams to level.
 const NOTHING_TO_LEVEL: Duration = Duration::from_secs(1);
@@ -79,20 +79,32 @@ pub trait Steer: Send {
     fn look(&mut self, view: &View<'_>) -> Option<Orders>;
 }
 
-impl Transfer {
+/// Changes the streams, the flows and the rate of a running transfer.
+#[derive(Clone, Copy)]
+pub struct Regulator<'a> {
+    transfer: &'a Transfer,
+}
+
+impl<'a> Regulator<'a> {
+    pub(super) fn of(transfer: &'a Transfer) -> Regulator<'a> {
+        Regulator { transfer }
+    }
+}
+
+impl Regulator<'_> {
     /// Sets the steering end from now on. Only the dialer's end can open streams.
     pub fn steer_by(&self, steer: Box<dyn Steer>) {
-        *longhaul_system::queue::lock(&self.steering) = Some(steer);
+        *longhaul_system::queue::lock(&self.transfer.steering) = Some(steer);
     }
 
     /// Shows the observations to the steering end.
     pub(super) fn look(&self) {
-        let mut steering = longhaul_system::queue::lock(&self.steering);
+        let mut steering = longhaul_system::queue::lock(&self.transfer.steering);
         let Some(steer) = steering.as_mut() else {
             return;
         };
-        let own = self.observe();
-        let shared = self.lock();
+        let own = self.transfer.measurements().observe();
+        let shared = self.transfer.lock();
         let peer = shared.steering.peer.clone();
         let sends = shared.machine.is_sending();
         drop(shared);
@@ -111,7 +123,7 @@ impl Transfer {
     /// end.
     pub fn carry_out(&self, orders: Orders) {
         self.limit_as(&orders.tuning);
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         shared.streams.want(orders.streams);
         if orders.tuning != shared.steering.tuning {
             if shared.machine.is_sending() {
@@ -124,8 +136,88 @@ impl Transfer {
             }
         }
         drop(shared);
-        self.living.notify_all();
+        self.transfer.signals.living.notify_all();
         self.steer_layers(orders.layers);
+    }
+
+    /// Sets the maximum rate of all streams together in bytes per second, at the sending end;
+    /// `None` removes the limit. In any span at most rate times span plus a twentieth of a second's
+    /// worth (at least 1 KiB) is sent.
+    pub fn limit(&self, rate: Option<u64>) {
+        let mut shared = self.transfer.lock();
+        if shared.machine.is_sending() {
+            self.transfer.pacing.set(rate, self.transfer.now());
+        } else {
+            let tuning = Tuning {
+                limit: Some(rate.unwrap_or(0)),
+                ..shared.steering.tuning().clone()
+            };
+            shared.say(&Message::Tune(tuning));
+            shared.wake_writers();
+        }
+    }
+
+    /// Applies a rate limit from the other end or from the steering end.
+    pub(super) fn limit_as(&self, tuning: &Tuning) {
+        if let Some(limit) = tuning.limit {
+            self.transfer
+                .pacing
+                .set(Some(limit).filter(|limit| *limit > 0), self.transfer.now());
+        }
+    }
+
+    /// Changes the number of flows of this end's layers while they run. Only the dialer changes the
+    /// number of streams.
+    pub fn set_flows(&self, flows: Flows) {
+        if let Some(streams) = flows.streams {
+            self.transfer.lock().streams.want(streams as usize);
+            self.transfer.signals.living.notify_all();
+        }
+        if self.transfer.settings.is_paired() {
+            // There are as many threads as streams.
+            return;
+        }
+        self.transfer.side().stages().set_flows(flows);
+        self.transfer.signals.reading.notify_all();
+        self.transfer.signals.storing.notify_all();
+    }
+
+    /// Limits the requested flows to the threads of this session. The dialer limits streams.
+    pub(super) fn bounded(&self, asked: Flows) -> Flows {
+        let most = u32::try_from(self.transfer.side().seat().threads()).unwrap_or(u32::MAX);
+        let bound = |flows: Option<u32>| flows.map(|flows| flows.min(most));
+        Flows {
+            readers: bound(asked.readers),
+            compressors: bound(asked.compressors),
+            decompressors: bound(asked.decompressors),
+            writers: bound(asked.writers),
+            committers: bound(asked.committers),
+            ..asked
+        }
+    }
+
+    /// Sends the other end the number of flows that its layers should have.
+    pub fn steer(&self, flows: Flows) {
+        let mut shared = self.transfer.lock();
+        shared.say(&Message::SetFlows(flows));
+        shared.wake_writers();
+    }
+
+    /// Adapts the number of flows of layers without a fixed number to their work.
+    pub(super) fn adapt_flows(&self) {
+        if let Side::Sending(side) = self.transfer.side()
+            && side.adapt_flows()
+        {
+            // A superfluous flow may be waiting.
+            self.transfer.signals.reading.notify_all();
+        }
+    }
+
+    /// Shows the state of the transfer to the stage that chooses codecs.
+    pub(super) fn look_for_codecs(&self) {
+        if let Side::Sending(side) = self.transfer.side() {
+            side.look_for_codecs(self.transfer);
+        }
     }
 
     /// Changes the layers' flows at the end that has them.
@@ -141,7 +233,7 @@ impl Transfer {
             committers: layers.committers,
             ..Flows::default()
         };
-        let sends = self.lock().machine.is_sending();
+        let sends = self.transfer.lock().machine.is_sending();
         let (own, others) = if sends {
             (of_sender, of_receiver)
         } else {
@@ -153,22 +245,6 @@ impl Transfer {
         if others != Flows::default() {
             self.steer(others);
         }
-    }
-
-    /// Returns the bytes of files that are not known to be durable at the destination; `None` until
-    /// the walk is complete.
-    pub(super) fn remaining(&self) -> Option<u64> {
-        let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let counters = &self.counters;
-        let known = get(&counters.walked_bytes);
-        let account = self.account();
-        let there = [
-            get(&counters.skipped_bytes),
-            account.durable_bytes,
-            account.resumed_bytes,
-        ];
-        let there = there.into_iter().fold(0, u64::saturating_add);
-        (get(&counters.walk_ended) > 0).then(|| known.saturating_sub(there))
     }
 }
 
@@ -185,7 +261,7 @@ pub(crate) struct Steering {
     /// Streams whose slow start is replaced for now.
     led: BTreeSet<StreamId>,
     peer: Observation,
-    /// Lead of the other end's clock; see [`Transfer::clock_lead`].
+    /// Lead of the other end's clock; see `Measurements::clock_lead`.
     clock_lead: Option<i64>,
 }
 
@@ -205,7 +281,7 @@ impl Steering {
         &self.peer
     }
 
-    /// Returns the lead of the other end's clock; see [`Transfer::clock_lead`].
+    /// Returns the lead of the other end's clock; see `Measurements::clock_lead`.
     pub fn clock_lead(&self) -> Option<i64> {
         self.clock_lead
     }
@@ -383,24 +459,24 @@ impl Slot {
     }
 }
 
-impl Transfer {
+impl Regulator<'_> {
     /// Levels the streams of a sending end; returns the time until the next call.
     pub(super) fn level(&self) -> Duration {
-        let shared = self.lock();
+        let shared = self.transfer.lock();
         let sends = shared.machine.is_sending();
-        if !sends || self.settings.local {
+        if !sends || self.transfer.settings.local {
             return NOTHING_TO_LEVEL;
         }
         drop(shared);
-        let handles = self.handles();
+        let handles = self.transfer.measurements().handles();
         let look = Look {
             governed: governed(&handles),
             flows: handles.iter().filter_map(flow).collect(),
             handles,
         };
-        let shared = &mut *self.lock();
-        let permitted = &self.limits.congestions;
-        let now = self.now();
+        let shared = &mut *self.transfer.lock();
+        let permitted = &self.transfer.limits.congestions;
+        let now = self.transfer.now();
         shared
             .steering
             .level(look, &mut shared.streams, permitted, now)

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use longhaul_net::{Stream, StreamHandle};
 use longhaul_proto::session::StreamId;
+use longhaul_system::limits::thread_refusal;
 use longhaul_units::Moment;
 
 use super::{Counters, Shared, Transfer, TransferSettings};
@@ -82,6 +83,14 @@ impl StreamSet {
     /// Returns the streams by number.
     pub fn iter(&self) -> impl Iterator<Item = (StreamId, &Slot)> {
         self.slots.iter().map(|(id, slot)| (*id, slot))
+    }
+
+    /// Returns the handles of the streams, so that the kernel is queried without the lock.
+    pub fn handles(&self) -> Vec<(StreamId, StreamHandle)> {
+        let slots = self.slots.iter();
+        slots
+            .map(|(id, slot)| (*id, slot.handle().clone()))
+            .collect()
     }
 
     /// Returns the streams.
@@ -252,6 +261,11 @@ impl Slot {
 }
 
 impl Shared {
+    /// True if no block waits for a stream.
+    pub(crate) fn has_nothing_prepared(&self) -> bool {
+        self.ready.is_empty()
+    }
+
     /// True if all streams wait for blocks and no block is ready.
     pub(crate) fn starves(&self) -> bool {
         let mut carriers = self
@@ -263,37 +277,47 @@ impl Shared {
     }
 }
 
-impl Transfer {
-    /// Returns the handles of the streams, so that the kernel is queried without the lock.
-    pub(crate) fn handles(&self) -> Vec<(StreamId, StreamHandle)> {
-        let shared = self.lock();
-        let streams = shared.streams.slots.iter();
-        streams
-            .map(|(id, slot)| (*id, slot.handle().clone()))
-            .collect()
-    }
+/// Streams of a transfer, as the caller opens them.
+#[derive(Clone, Copy)]
+pub struct Streams<'a> {
+    transfer: &'a Arc<Transfer>,
+}
 
+impl<'a> Streams<'a> {
+    pub(super) fn of(transfer: &'a Arc<Transfer>) -> Streams<'a> {
+        Streams { transfer }
+    }
+}
+
+/// One stream, as its two threads use it.
+#[derive(Clone, Copy)]
+pub(crate) struct StreamThread<'a> {
+    transfer: &'a Transfer,
+    id: StreamId,
+}
+
+impl<'a> StreamThread<'a> {
+    pub(super) fn of(transfer: &'a Transfer, id: StreamId) -> StreamThread<'a> {
+        StreamThread { transfer, id }
+    }
+}
+
+impl Streams<'_> {
     /// Adds a stream to the session. `received` is the number of messages that its dialer has
     /// received. False if the session does not accept the stream.
-    pub fn attach(
-        self: &Arc<Transfer>,
-        stream: Stream,
-        id: StreamId,
-        clear: bool,
-        received: u64,
-    ) -> bool {
+    pub fn attach(&self, stream: Stream, id: StreamId, clear: bool, received: u64) -> bool {
         self.attach_as(stream, id, clear, received, false)
     }
 
     /// Adds the first stream, over a channel that is worse than later ones. It takes blocks only
     /// while there is no other stream.
-    pub fn attach_bootstrap(self: &Arc<Transfer>, stream: Stream) -> bool {
+    pub fn attach_bootstrap(&self, stream: Stream) -> bool {
         self.attach_as(stream, StreamId(0), false, 0, true)
     }
 
     /// Lets the first stream take blocks like all others, because no better streams will come.
     pub fn promote_bootstrap(&self) {
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         let Shared {
             streams, machine, ..
         } = &mut *shared;
@@ -307,7 +331,7 @@ impl Transfer {
     }
 
     fn attach_as(
-        self: &Arc<Transfer>,
+        &self,
         stream: Stream,
         id: StreamId,
         clear: bool,
@@ -319,18 +343,18 @@ impl Transfer {
             writer,
             handle,
         } = stream;
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         // A value sent in clear may be forged.
         let received = if clear { 0 } else { received };
         // An end that dials limits the number of streams itself.
-        let most = if !shared.streams.dials() && !self.settings.local {
-            self.seat().streams(MOST_STREAMS)
+        let most = if !shared.streams.dials() && !self.transfer.settings.local {
+            self.transfer.side().seat().streams(MOST_STREAMS)
         } else {
             MOST_STREAMS
         };
         if shared.streams.slots.len() >= most
             || shared.control.handle_acknowledged(received).is_err()
-            || !shared.lifetime.handle_stream_up(id, self.now())
+            || !shared.lifetime.handle_stream_up(id, self.transfer.now())
         {
             return false;
         }
@@ -339,10 +363,10 @@ impl Transfer {
         let least = info.and_then(|info| info.minimum_rtt).or(round_trip);
         let slot = Slot {
             clear,
-            blocks: clear == self.is_clear(),
+            blocks: clear == self.transfer.settings.is_clear(),
             bootstrap,
             fastest: super::steer::fastest(least),
-            ..Slot::joined(handle, self.now())
+            ..Slot::joined(handle, self.transfer.now())
         };
         shared.steering.govern(slot.handle());
         if shared.machine.is_sending() {
@@ -353,9 +377,9 @@ impl Transfer {
         }
         shared.streams.insert(id, slot);
         if let Some(sender) = shared.machine.sender_mut()
-            && clear == self.is_clear()
+            && clear == self.transfer.settings.is_clear()
         {
-            sender.handle_stream_up(id, self.now());
+            sender.handle_stream_up(id, self.transfer.now());
             if let Some(round_trip) = round_trip {
                 sender.streams_mut().handle_round_trip(id, round_trip);
             }
@@ -363,90 +387,115 @@ impl Transfer {
         shared.reserve_bootstrap();
         drop(shared);
         // The congestion window of a new path shows its capacity before the first block is read.
-        self.look_for_codecs();
+        self.transfer.regulator().look_for_codecs();
         self.start_half("receive", id, move |transfer| {
-            transfer.read_stream(id, reader);
+            transfer.stream(id).read_stream(reader);
         });
         self.start_half("send", id, move |transfer| {
-            transfer.write_stream(id, writer);
+            transfer.stream(id).write_stream(writer);
         });
-        self.living.notify_all();
+        self.transfer.signals.living.notify_all();
         true
     }
 
     fn start_half(
-        self: &Arc<Transfer>,
+        &self,
         name: &str,
         id: StreamId,
         run: impl FnOnce(&Arc<Transfer>) + Send + 'static,
     ) {
-        let transfer = Arc::clone(self);
+        let transfer = Arc::clone(self.transfer);
         let started = std::thread::Builder::new()
             .name(format!("{name} {}", id.0))
             .spawn(move || {
                 run(&transfer);
-                transfer.handle_half_ended(id);
+                transfer.stream(id).handle_half_ended();
             });
         if let Err(error) = started {
-            self.handle_stream_lost(id);
-            self.handle_half_ended(id);
+            self.transfer.stream(id).handle_stream_lost();
+            self.transfer.stream(id).handle_half_ended();
             self.lacks_stream_thread(&error);
         }
     }
+}
 
-    fn handle_half_ended(&self, id: StreamId) {
-        let mut shared = self.lock();
-        let ended = shared.streams.slots.get_mut(&id).and_then(|slot| {
+impl StreamThread<'_> {
+    fn handle_half_ended(&self) {
+        let mut shared = self.transfer.lock();
+        let ended = shared.streams.slots.get_mut(&self.id).and_then(|slot| {
             slot.halves -= 1;
             (slot.halves == 0).then(|| slot.handle.clone())
         });
         drop(shared);
         if let Some(handle) = ended {
-            self.look_for_the_last_time(id, &handle);
-            self.lock().streams.slots.remove(&id);
+            self.transfer
+                .measurements()
+                .look_for_the_last_time(self.id, &handle);
+            self.transfer.lock().streams.slots.remove(&self.id);
         }
-        self.living.notify_all();
+        self.transfer.signals.living.notify_all();
     }
 
     /// Handles the loss of a stream: its blocks and messages go to other streams.
-    pub(crate) fn handle_stream_lost(&self, id: StreamId) {
-        let mut shared = self.lock();
-        let Some(slot) = shared.streams.slots.get(&id) else {
+    pub(crate) fn handle_stream_lost(&self) {
+        let mut shared = self.transfer.lock();
+        let Some(slot) = shared.streams.slots.get(&self.id) else {
             return;
         };
         slot.shutdown();
         slot.wake();
-        let known = shared.lifetime.has_stream(id);
+        let known = shared.lifetime.has_stream(self.id);
         if known {
             let retired = shared
                 .streams
                 .slots
-                .get(&id)
+                .get(&self.id)
                 .is_some_and(|slot| slot.retired);
             if !retired && !shared.lifetime.is_ending() {
-                Counters::add(&self.counters.lost_streams, 1);
+                Counters::add(&self.transfer.counters.lost_streams, 1);
                 let shared = &mut *shared;
                 let sender = shared.machine.sender();
-                shared.streams.note_lost_stream(id, sender, self.now());
+                shared
+                    .streams
+                    .note_lost_stream(self.id, sender, self.transfer.now());
             }
-            if shared.lifetime.handle_stream_down(id, self.now()) {
+            if shared
+                .lifetime
+                .handle_stream_down(self.id, self.transfer.now())
+            {
                 shared.control.handle_stream_change();
             }
-            shared.machine.handle_stream_down(id);
+            shared.machine.handle_stream_down(self.id);
             shared.reserve_bootstrap();
-            if self.end_if_heavy(&shared) {
+            if shared.is_heavy() {
                 let text = "its connections were lost while it had much under way";
                 shared.lifetime.break_off(text.to_owned());
-                self.wake_everybody(&shared);
+                self.transfer.wake_everybody(&shared);
             }
         }
-        self.settle(shared);
-        self.living.notify_all();
+        self.transfer.settle(shared);
+        self.transfer.signals.living.notify_all();
     }
+}
 
+impl Streams<'_> {
     /// Returns the number of messages received so far, for a stream that joins.
     pub fn received(&self) -> u64 {
-        self.lock().control.received()
+        self.transfer.lock().control.received()
+    }
+}
+
+impl Streams<'_> {
+    /// Handles a refused thread of a stream: limits the number of streams to the current one.
+    /// Without any stream the session ends.
+    fn lacks_stream_thread(&self, error: &std::io::Error) {
+        let mut shared = self.transfer.lock();
+        let live = shared.lifetime.streams().count();
+        shared.streams.limit_to(live.max(1));
+        drop(shared);
+        if live == 0 {
+            self.transfer.fail_here(&thread_refusal(error));
+        }
     }
 }
 

@@ -1,8 +1,6 @@
 //! Number of threads of an end if the system allows few: it uses fewer flows while that is
 //! possible, otherwise the session ends at once with the reason.
 
-use std::io;
-
 use longhaul_proto::message::Farewell;
 use longhaul_system::limits;
 
@@ -107,28 +105,6 @@ impl Transfer {
     pub fn fail_here(&self, text: &str) {
         self.lock().lifetime.note_failure_here();
         self.end(Farewell::Broken(text.to_owned()));
-    }
-
-    /// Returns the reason if a failure of this host ended the session.
-    pub fn failure_here(&self) -> Option<String> {
-        self.lock().lifetime.failure_here()
-    }
-
-    /// Ends the session because the system refused a necessary thread.
-    pub(crate) fn lacks_thread(&self, error: &io::Error) {
-        self.fail_here(&limits::thread_refusal(error));
-    }
-
-    /// Handles a refused thread of a stream: limits the number of streams to the current one.
-    /// Without any stream the session ends.
-    pub(super) fn lacks_stream_thread(&self, error: &io::Error) {
-        let mut shared = self.lock();
-        let live = shared.lifetime.streams().count();
-        shared.streams.limit_to(live.max(1));
-        drop(shared);
-        if live == 0 {
-            self.lacks_thread(error);
-        }
     }
 }
 

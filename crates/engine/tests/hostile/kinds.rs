@@ -79,7 +79,7 @@ fn unrequested_kinds_of_entries_are_not_made() {
     });
     let until = Instant::now() + PATIENCE;
     let counts = || {
-        let progress = peer.end.progress();
+        let progress = peer.end.measurements().progress();
         (progress.failed_entries, progress.done_entries)
     };
     while counts() != (3, 1) {
@@ -132,7 +132,7 @@ fn a_hard_link_is_tied_to_its_entry() {
     }
     let until = Instant::now() + PATIENCE;
     let counts = || {
-        let progress = peer.end.progress();
+        let progress = peer.end.measurements().progress();
         (progress.failed_entries, progress.done_entries)
     };
     while counts() != (2, 2) {

@@ -216,7 +216,7 @@ fn join(
     stream: StreamId,
 ) -> (Box<dyn StreamWriter>, StreamHandle, Arc<AtomicUsize>) {
     let (ours, theirs) = local_pair().unwrap();
-    assert!(end.attach(theirs, stream, false, 0));
+    assert!(end.streams().attach(theirs, stream, false, 0));
     let Stream {
         mut reader,
         writer,

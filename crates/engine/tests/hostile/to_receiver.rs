@@ -122,7 +122,7 @@ fn links_in_a_path_are_not_followed() {
     // The last entry never completes, so the test waits for the counts and not for the end.
     let until = Instant::now() + PATIENCE;
     let counts = || {
-        let progress = peer.end.progress();
+        let progress = peer.end.measurements().progress();
         (progress.failed_entries, progress.done_entries)
     };
     while counts() != (4, 1) {
@@ -323,7 +323,7 @@ fn flows_that_a_peer_asks_for_are_bounded() {
     peer.say(&Message::SetFlows(flows));
     let until = Instant::now() + PATIENCE;
     let flows_of = |layer: &str| {
-        let layers = peer.end.progress().layers;
+        let layers = peer.end.measurements().progress().layers;
         let found = layers.iter().find(|found| found.layer == layer);
         found.map_or(0, |found| found.flows)
     };
@@ -649,7 +649,7 @@ fn a_finished_receiver_waits_until_the_sender_knows_it() {
     let end = Arc::clone(&peer.end);
     let stays = std::thread::spawn(move || end.wait());
     peer.handle.shutdown();
-    while peer.end.progress().streams > 0 {
+    while peer.end.measurements().progress().streams > 0 {
         std::thread::park_timeout(Duration::from_millis(1));
     }
     std::thread::park_timeout(Duration::from_millis(50));
@@ -701,7 +701,11 @@ fn requested_calls_are_reported_within_bounds() {
     ] {
         let place = Place::new();
         let mut peer = Peer::of_receiver(&place, short());
-        assert_eq!(peer.end.ask_calls(Duration::ZERO), None, "nobody waits");
+        assert_eq!(
+            peer.end.streams().ask_calls(Duration::ZERO),
+            None,
+            "nobody waits"
+        );
         peer.say(&Message::Called(told));
         peer.say(&Message::Goodbye(Farewell::Cancelled));
         let farewell = peer.ending("calls").farewell;
@@ -714,10 +718,10 @@ fn a_number_joins_once_and_a_flood_of_flows_is_bounded() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, short());
     let (_ours, theirs) = local_pair().unwrap();
-    assert!(!peer.end.attach(theirs, StreamId(0), false, 0));
+    assert!(!peer.end.streams().attach(theirs, StreamId(0), false, 0));
     let (_ours, theirs) = local_pair().unwrap();
     assert!(
-        !peer.end.attach(theirs, StreamId(1), false, 99),
+        !peer.end.streams().attach(theirs, StreamId(1), false, 99),
         "messages never said"
     );
     let most = Some(u32::MAX);
@@ -741,7 +745,7 @@ fn invalid_data_in_clear_close_only_their_stream() {
     let place = Place::new();
     let mut peer = Peer::of_receiver(&place, short());
     let (mut ours, theirs) = local_pair().unwrap();
-    assert!(peer.end.attach(theirs, StreamId(1), true, 0));
+    assert!(peer.end.streams().attach(theirs, StreamId(1), true, 0));
     let goodbye = |number| Numbered {
         number,
         received: 0,
@@ -756,7 +760,7 @@ fn invalid_data_in_clear_close_only_their_stream() {
     while matches!(ours.reader.read(&mut [0; 4096]), Ok(1..)) {}
     // A handshake or a false claim of a joining stream must not end the session either.
     let (mut ours, theirs) = local_pair().unwrap();
-    assert!(peer.end.attach(theirs, StreamId(2), true, 99));
+    assert!(peer.end.streams().attach(theirs, StreamId(2), true, 99));
     let said = frame::encode(FrameKind::Handshake, &goodbye(1), 0).unwrap();
     let _ = ours.writer.write_all(&[&said]);
     while matches!(ours.reader.read(&mut [0; 4096]), Ok(1..)) {}
@@ -775,7 +779,7 @@ fn a_session_takes_no_more_streams_than_it_may_have() {
     for number in 1..2000 {
         let (near, far) = local_pair().unwrap();
         ours.push(near);
-        if !peer.end.attach(far, StreamId(number), false, 0) {
+        if !peer.end.streams().attach(far, StreamId(number), false, 0) {
             break;
         }
         joined += 1;

@@ -69,11 +69,11 @@ fn the_scan_ends_before_the_other_end_takes_its_entries() {
     }
     let peer = Peer::of_sender(&place.root(), short());
     let until = std::time::Instant::now() + PATIENCE;
-    while !peer.end.progress().walk_ended {
+    while !peer.end.measurements().progress().walk_ended {
         assert!(std::time::Instant::now() < until, "the scan does not end");
         assert!(!peer.end.wait_for(Duration::from_millis(50)));
     }
-    let progress = peer.end.progress();
+    let progress = peer.end.measurements().progress();
     assert_eq!(progress.walked_entries, FILES + 20);
     assert_eq!(progress.walked_bytes, FILES);
     peer.end.end(Farewell::Cancelled);

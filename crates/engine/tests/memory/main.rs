@@ -88,12 +88,12 @@ fn run(files: u64, asks: bool) -> Seen {
     while !ends.sender.wait_for(Duration::from_millis(3)) {
         let live = LIVE.load(Ordering::Relaxed) - before;
         seen.most = seen.most.max(live);
-        if ends.sender.progress().done_entries > files / 2 {
+        if ends.sender.measurements().progress().done_entries > files / 2 {
             seen.least = seen.least.min(live);
         }
     }
     seen.last = settled() - before;
-    let done = ends.sender.progress();
+    let done = ends.sender.measurements().progress();
     let ended = ends.finish("memory");
     assert_eq!(ended.sender.farewell, Farewell::Complete);
     // The destination has every directory already.

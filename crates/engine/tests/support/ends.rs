@@ -242,9 +242,12 @@ impl Ends {
     pub fn join(&self, number: u32, clear: bool) -> bool {
         let (left, right) = local_pair().unwrap();
         let id = StreamId(number);
-        let (sent, received) = (self.sender.received(), self.receiver.received());
-        self.receiver.attach(right, id, clear, sent)
-            && self.sender.attach(left, id, clear, received)
+        let (sent, received) = (
+            self.sender.streams().received(),
+            self.receiver.streams().received(),
+        );
+        self.receiver.streams().attach(right, id, clear, sent)
+            && self.sender.streams().attach(left, id, clear, received)
     }
 
     /// Joins like [`Ends::join`], and returns a handle that kills the stream.
@@ -257,15 +260,19 @@ impl Ends {
     /// Joins both ends by the two given streams.
     pub fn join_by(&self, left: Stream, right: Stream, number: u32, clear: bool) -> bool {
         let id = StreamId(number);
-        let (sent, received) = (self.sender.received(), self.receiver.received());
-        self.receiver.attach(right, id, clear, sent)
-            && self.sender.attach(left, id, clear, received)
+        let (sent, received) = (
+            self.sender.streams().received(),
+            self.receiver.streams().received(),
+        );
+        self.receiver.streams().attach(right, id, clear, sent)
+            && self.sender.streams().attach(left, id, clear, received)
     }
 
     /// Returns counters of work at both ends. If they do not change for [`PATIENCE`], the ends
     /// hang, even on a slow host.
     fn work(&self) -> [u64; 8] {
-        let [sender, receiver] = [&self.sender, &self.receiver].map(|end| end.progress());
+        let [sender, receiver] =
+            [&self.sender, &self.receiver].map(|end| end.measurements().progress());
         [
             sender.walked_entries,
             sender.read_bytes,
@@ -285,7 +292,10 @@ impl Ends {
             if before != work {
                 until = Instant::now() + PATIENCE;
             } else if Instant::now() > until {
-                let (sender, receiver) = (self.sender.progress(), self.receiver.progress());
+                let (sender, receiver) = (
+                    self.sender.measurements().progress(),
+                    self.receiver.measurements().progress(),
+                );
                 panic!("{context}: hangs\n{sender:#?}\n{receiver:#?}");
             }
         }

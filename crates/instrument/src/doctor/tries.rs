@@ -71,7 +71,7 @@ pub(super) fn opening_of(error: &TlsError) -> Opening {
 /// Returns the remote host's results for this host's addresses.
 pub(super) fn try_inward(
     far: &Arc<RemoteEnd>,
-    transfer: &Transfer,
+    transfer: &Arc<Transfer>,
     seen: Option<IpAddr>,
 ) -> Known<Inward> {
     if far.own_port().is_none() {

@@ -111,7 +111,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Computes the lead from `Transfer::clock_lead` in nanoseconds and the minimum
+    /// Computes the lead from `Measurements::clock_lead` in nanoseconds and the minimum
     /// round-trip time in seconds. A message takes between zero and one round trip; half
     /// a round trip is assumed.
     pub fn of(lead: i64, least_rtt: f64) -> Clock {

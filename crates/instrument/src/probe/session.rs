@@ -125,7 +125,7 @@ impl Ask<'_> {
         &self,
         far: &impl Reach,
         connected: Connected,
-        meanwhile: impl FnOnce(&Transfer),
+        meanwhile: impl FnOnce(&Arc<Transfer>),
     ) -> Result<Session, Stop> {
         let request = self.request()?;
         let (source, key) = (request.source, request.header_key());
@@ -138,7 +138,7 @@ impl Ask<'_> {
         let transfer = self.transfer(&opened, source, key)?;
         let dialer = far.dialer(&opened, &transfer);
         let (watcher, seen) = Watcher::new(self.streams, self.congestion.clone());
-        transfer.steer_by(Box::new(watcher));
+        transfer.regulator().steer_by(Box::new(watcher));
         let protection = if self.clear {
             "clear"
         } else {
@@ -155,7 +155,7 @@ impl Ask<'_> {
             Span::new(self.streams.min(granted), self.time, self.patience),
             &seen,
         );
-        let clock_lead = transfer.clock_lead();
+        let clock_lead = transfer.measurements().clock_lead();
         transfer.end(Farewell::Cancelled);
         let ending = transfer.wait();
         if self.interrupted.load(Ordering::Relaxed) {

@@ -553,7 +553,7 @@ impl Daemon {
             // Clear blocks still require a TLS stream for messages.
             let messages = transfer
                 .upgrade()
-                .is_some_and(|transfer| transfer.has_message_stream());
+                .is_some_and(|transfer| transfer.streams().has_message_stream());
             if further.clear && messages {
                 further.dial_clear(id, received, patience, &transfer)
             } else {
@@ -567,14 +567,16 @@ impl Opened {
     /// Starts `transfer` on this stream. `dialer` opens the others.
     pub fn begin(self, transfer: &Arc<Transfer>, dialer: Dialer) -> Result<(), Stop> {
         let attached = if self.bootstrap {
-            transfer.attach_bootstrap(self.stream)
+            transfer.streams().attach_bootstrap(self.stream)
         } else {
-            transfer.attach(self.stream, StreamId(0), false, 0)
+            transfer
+                .streams()
+                .attach(self.stream, StreamId(0), false, 0)
         };
         if !attached {
             return Err(Stop::new(Exit::Local, "the session did not begin"));
         }
-        let dialing = transfer.keep_dialing(dialer, 1);
+        let dialing = transfer.streams().keep_dialing(dialer, 1);
         dialing.map_err(|error| Stop::because(Exit::Local, error))
     }
 }
@@ -716,7 +718,7 @@ impl Further {
         // The number of tickets is limited, so one is taken only after the connection opened.
         let ticket = transfer
             .upgrade()
-            .and_then(|transfer| transfer.take_ticket(timeout));
+            .and_then(|transfer| transfer.streams().take_ticket(timeout));
         let ticket = ticket.ok_or_else(|| DialError::Network("no ticket came".to_owned()))?;
         self.join(stream, id, received, ticket, (true, timeout))
     }

@@ -62,7 +62,7 @@ impl Task {
             receives,
             rtt,
             past: self.past.clone(),
-            limits: transfer.limits().clone(),
+            limits: transfer.measurements().limits().clone(),
             congestion: self.spec.connection.congestion.clone(),
             sources: local_sources(&self.sources, &self.here),
             destination: local_sources(slice::from_ref(&self.destination), &self.here).pop(),

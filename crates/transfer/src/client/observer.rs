@@ -100,7 +100,7 @@ pub struct Running(Arc<Transfer>);
 impl Running {
     /// Returns the current progress.
     pub fn progress(&self) -> Progress {
-        self.0.progress()
+        self.0.measurements().progress()
     }
 
     /// Waits until the transfer ends, but at most `span`. True if it has ended.
@@ -332,7 +332,9 @@ impl Control {
         *self.lock_limit() = Limit { rate, changed };
         let transfer = self.running().as_ref().and_then(Weak::upgrade);
         if let Some(transfer) = transfer {
-            transfer.limit(rate.map(BandwidthLimit::bytes_per_second));
+            transfer
+                .regulator()
+                .limit(rate.map(BandwidthLimit::bytes_per_second));
         }
     }
 
@@ -363,7 +365,9 @@ impl Control {
         }
         let limit = self.limit();
         if limit.changed {
-            transfer.limit(limit.rate.map(BandwidthLimit::bytes_per_second));
+            transfer
+                .regulator()
+                .limit(limit.rate.map(BandwidthLimit::bytes_per_second));
         }
     }
 
@@ -500,7 +504,7 @@ impl Caller {
         (ending, operation): (&Ending, Operation),
         mut went: Went<'_>,
     ) -> Result<(), Stop> {
-        let mut progress = transfer.progress();
+        let mut progress = transfer.measurements().progress();
         if went.pipe.is_some() {
             // A pipe counts as one file, regardless of the number of pieces.
             let failed = self.tally.failed.load(Ordering::Relaxed) > 0;
@@ -541,7 +545,10 @@ impl Caller {
             route: went.route.as_ref(),
             limit: self.control.limit(),
             asked: went.asked,
-            described: [transfer.describe_briefly(), transfer.describe()],
+            described: [
+                transfer.summary().describe_briefly(),
+                transfer.summary().describe(),
+            ],
         })
     }
 

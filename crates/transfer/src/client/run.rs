@@ -248,12 +248,16 @@ impl Task {
         // Questions that come later than half a round trip may as well wait for the answer.
         let patience = connected.rtt / 2;
         let transfer = Transfer::sending(settings, self.send_side(sources)?, self.watch(caller));
-        let opened = peer.open(connected, request, &transfer.first_words(patience));
+        let opened = peer.open(
+            connected,
+            request,
+            &transfer.opening().first_words(patience),
+        );
         let opened = opened.inspect_err(|_| {
             transfer.end(Farewell::Cancelled);
             transfer.wait();
         })?;
-        transfer.handle_welcome(Agreed {
+        transfer.opening().handle_welcome(Agreed {
             asks: !opened.welcome.destination_empty,
             epoch: opened.welcome.epoch,
             linger: self.linger(&opened),
@@ -375,10 +379,10 @@ impl Task {
         let sender = Transfer::sending(settings, self.send_side(sources)?, self.watch(caller));
         for (number, (near, far)) in pairs.into_iter().enumerate() {
             let id = StreamId(number as u32);
-            sender.attach(near, id, false, 0);
-            receiver.attach(far, id, false, 0);
+            sender.streams().attach(near, id, false, 0);
+            receiver.streams().attach(far, id, false, 0);
         }
-        if let Some(text) = receiver.failure_here() {
+        if let Some(text) = receiver.summary().failure_here() {
             // The receiver has no stream that could carry the error.
             sender.fail_here(&text);
         }
@@ -405,12 +409,12 @@ impl Task {
         let dialled = opened.stream.handle.peer_address();
         let rtt = opened.rtt;
         let (steering, steered) = Steering::new(self.bounds(&opened));
-        transfer.carry_out(steering.first_orders());
-        transfer.steer_by(Box::new(steering));
+        transfer.regulator().carry_out(steering.first_orders());
+        transfer.regulator().steer_by(Box::new(steering));
         opened.begin(transfer, dialer)?;
         let remote_flows = self.remote_flows();
         if remote_flows != Flows::default() {
-            transfer.steer(remote_flows);
+            transfer.regulator().steer(remote_flows);
         }
         caller.follow(transfer);
         let foreseeing = self.foresee(transfer, rtt, caller);
@@ -450,7 +454,7 @@ impl Task {
         if caller.was_cancelled() {
             return Err(Stop::new(Exit::Interrupted, INTERRUPTED));
         }
-        if let Some(text) = transfer.failure_here() {
+        if let Some(text) = transfer.summary().failure_here() {
             return Err(Stop::new(Exit::Local, text));
         }
         match &ending.farewell {
@@ -460,7 +464,7 @@ impl Task {
                 "a newer run of the same transfer took over; this one ends",
             )),
             Farewell::Cancelled => Err(Stop::new(Exit::Interrupted, "the other end cancelled it")),
-            Farewell::Broken(text) if transfer.came_unasked() => {
+            Farewell::Broken(text) if transfer.summary().came_unasked() => {
                 Err(Stop::new(Exit::Integrity, text.clone()))
             }
             Farewell::Broken(text) => Err(Stop::new(

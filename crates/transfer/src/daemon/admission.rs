@@ -327,7 +327,7 @@ impl Daemon {
             .find(join.session)
             .filter(|(transfer, secret)| {
                 if clear {
-                    transfer.redeem_ticket(&join.secret)
+                    transfer.streams().redeem_ticket(&join.secret)
                 } else {
                     *secret == join.secret
                 }
@@ -337,11 +337,15 @@ impl Daemon {
         };
         drop(visitor);
         let joined = Joined {
-            received: transfer.received(),
+            received: transfer.streams().received(),
         };
         let handle = stream.handle.clone();
         let answered = opening::send(&mut stream, &Answer::Joined(joined)).is_ok();
-        if !answered || !transfer.attach(stream, StreamId(join.stream), clear, join.received) {
+        if !answered
+            || !transfer
+                .streams()
+                .attach(stream, StreamId(join.stream), clear, join.received)
+        {
             handle.shutdown();
         }
     }
@@ -579,11 +583,11 @@ impl Daemon {
             secret: Secret(secret),
             epoch: prepared.epoch,
             destination_empty: prepared.destination_empty,
-            clear: prepared.transfer.is_clear(),
+            clear: prepared.transfer.summary().is_clear(),
             maximum_streams: MAXIMUM_STREAMS,
             linger_seconds: u32::try_from(self.terms.linger.as_secs()).unwrap_or(u32::MAX),
             single_file: prepared.single_file,
-            large_files: prepared.transfer.most_open_parts() as u32,
+            large_files: prepared.transfer.measurements().most_open_parts() as u32,
             host: prepared.host.clone(),
             congestion: prepared.congestion.clone(),
         })
@@ -623,9 +627,9 @@ impl Daemon {
         let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
         let attached = welcomed
             && if visitor.owner {
-                transfer.attach_bootstrap(stream)
+                transfer.streams().attach_bootstrap(stream)
             } else {
-                transfer.attach(stream, StreamId(0), false, 0)
+                transfer.streams().attach(stream, StreamId(0), false, 0)
             };
         if !attached {
             transfer.end(Farewell::Broken("the first stream was lost".to_owned()));

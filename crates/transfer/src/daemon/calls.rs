@@ -148,7 +148,7 @@ impl Daemon {
             return;
         }
         let (daemon, session) = (Arc::downgrade(self), Arc::downgrade(transfer));
-        transfer.call_by(Arc::new(move |calls: Calls| {
+        transfer.streams().call_by(Arc::new(move |calls: Calls| {
             let Some(daemon) = daemon.upgrade() else {
                 return;
             };
@@ -177,7 +177,7 @@ impl Daemon {
                 let calls = daemon.call_each(client, TOLD_WITHIN);
                 client.telling.store(false, Ordering::Relaxed);
                 if let Some(session) = session.upgrade() {
-                    session.tell_calls(calls);
+                    session.streams().tell_calls(calls);
                 }
             });
     }

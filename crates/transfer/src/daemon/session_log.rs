@@ -71,18 +71,22 @@ impl Due {
             peer,
             transfer,
         } = self;
-        let progress = transfer.progress();
+        let progress = transfer.measurements().progress();
         let seconds = progress.elapsed.as_secs_f64();
-        let (operation, doing) = match transfer.operation() {
+        let (operation, doing) = match transfer.summary().operation() {
             Operation::Copy => ("copy", ""),
             Operation::DryRun => ("dry_run", "dry run, "),
             Operation::Verify => ("verify", "compared "),
         };
-        let entries = match transfer.operation() {
+        let entries = match transfer.summary().operation() {
             Operation::DryRun => progress.new_entries + progress.changed_entries,
             Operation::Copy | Operation::Verify => progress.done_entries,
         };
-        let bytes = bytes_of(transfer.operation(), transfer.is_sending(), &progress);
+        let bytes = bytes_of(
+            transfer.summary().operation(),
+            transfer.summary().is_sending(),
+            &progress,
+        );
         tracing::info!(
             %principal,
             %peer,

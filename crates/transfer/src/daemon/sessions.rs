@@ -107,7 +107,8 @@ impl Sessions {
             self.fence(key);
         }
         let makes_room = |running: &Running| {
-            running.transfer.is_left_alone() || key.is_some() && running.key.as_ref() == key
+            running.transfer.summary().is_left_alone()
+                || key.is_some() && running.key.as_ref() == key
         };
         let left: Vec<Running> = self
             .lock()

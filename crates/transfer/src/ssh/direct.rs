@@ -279,7 +279,9 @@ impl Direct {
         let _looking = Looking(self);
         let (found, stream) = self.find(Some(transfer));
         // A remote end that has finished answers no connections.
-        let done = transfer.upgrade().is_none_or(|transfer| transfer.is_done());
+        let done = transfer
+            .upgrade()
+            .is_none_or(|transfer| transfer.summary().is_done());
         if stream.is_some() || !done {
             // Without `start`, as between two remote hosts, data does not fall back to ssh. The
             // message appears once, since the search is not repeated.
@@ -388,7 +390,7 @@ impl Direct {
         let callbacks = self.callbacks.as_ref().ok_or("this end does not listen")?;
         if let Some(transfer) = transfer {
             let transfer = transfer.upgrade().ok_or("the session is over")?;
-            transfer.want_calls(1);
+            transfer.streams().want_calls(1);
         }
         let stream = callbacks.take(patience);
         let stream = stream.ok_or_else(|| "the remote host did not connect".to_owned())?;

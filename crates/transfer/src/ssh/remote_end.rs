@@ -623,9 +623,9 @@ impl RemoteEnd {
 
     /// Asks the remote end to connect to each address of this end and returns its results, or
     /// `None` without an answer within `patience`.
-    pub fn try_inward(&self, transfer: &Transfer, patience: Duration) -> Option<Vec<Call>> {
+    pub fn try_inward(&self, transfer: &Arc<Transfer>, patience: Duration) -> Option<Vec<Call>> {
         // Streams that open are kept for use by the session.
-        transfer.ask_calls(patience)
+        transfer.streams().ask_calls(patience)
     }
 
     /// Returns the port on which this end listens.
@@ -687,11 +687,11 @@ fn open_beside(
         };
         let stream = match (direct.way(), error) {
             (Way::Closed(_), _) => {
-                transfer.set_flows(Flows {
+                transfer.regulator().set_flows(Flows {
                     streams: Some(most),
                     ..Flows::default()
                 });
-                transfer.promote_bootstrap();
+                transfer.streams().promote_bootstrap();
                 further.open(most as usize)?
             }
             (Way::Unknown, NotOpened::Another) => match further.take_ready() {
@@ -701,7 +701,7 @@ fn open_beside(
             },
             (_, NotOpened::Another) => continue,
             // No stream is left. An ssh login determines whether the remote end is still running.
-            _ if !transfer.has_message_stream() => further.reach()?,
+            _ if !transfer.streams().has_message_stream() => further.reach()?,
             (_, error) => return Err(DialError::Network(error.to_string())),
         };
         return Ok((stream, false));

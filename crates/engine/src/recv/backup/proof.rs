@@ -32,7 +32,7 @@ impl Backups {
             // This copy will create the directory, which is then empty.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(failure_of("open", "the directory for backups", &error)),
-            Ok(directory) => receiving.ensure_apart(&[directory], For::Backups),
+            Ok(directory) => receiving.remover().ensure_apart(&[directory], For::Backups),
         };
         proof.insert(found).clone()
     }

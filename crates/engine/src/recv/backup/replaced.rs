@@ -14,7 +14,7 @@ use longhaul_system::queue::lock;
 use super::{Kept, Known, with_remedy};
 use crate::recv::folders::Folder;
 use crate::recv::parts::journal_failure;
-use crate::recv::{ReceiveSide, Receiving};
+use crate::recv::{ReceiveSide, Remover};
 
 impl ReceiveSide {
     /// Renames the old file just before a new file gets its name, if there are no hard links.
@@ -78,7 +78,7 @@ impl ReceiveSide {
     }
 }
 
-impl Receiving<'_> {
+impl Remover<'_> {
     /// Makes durable backups of the files that these names will lose. Returns one result of
     /// [`Backups::keep`] for each name.
     pub(in crate::recv) fn keep_replaced(
@@ -93,7 +93,8 @@ impl Receiving<'_> {
         };
         let opened = names.iter().map(|(from, path)| {
             backups.note(path);
-            let folder = descriptors::patiently_around(|_| backups.folder(self, from, path));
+            let folder =
+                descriptors::patiently_around(|_| backups.folder(&self.receiving(), from, path));
             folder.map_err(|error| failed(path, &with_remedy(error)))
         });
         let opened: Vec<_> = opened.collect();

@@ -74,6 +74,7 @@ fn a_backup_does_not_replace_a_name_that_the_copy_announces_later() {
     for is_noted in [true, false] {
         let mut kept = side
             .at_work(&transfer)
+            .remover()
             .keep_replaced(&[(side.folders.anchor(), &file)]);
         let kept = kept.pop().unwrap().unwrap();
         if is_noted {

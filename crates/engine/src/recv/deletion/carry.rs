@@ -279,7 +279,7 @@ impl Carry {
             failure: None,
         };
         let shown = path.to_string();
-        if receiving.names_only() {
+        if receiving.remover().names_only() {
             let failure = Failure::new(
                 FailureKind::Extra,
                 format!("{shown}: only at the destination"),
@@ -358,7 +358,9 @@ fn prove(receiving: &Receiving<'_>, tops: &[Option<TreePath>]) -> Result<(), Fai
             }
         }
     }
-    receiving.ensure_apart(&directories, For::Deletion)?;
+    receiving
+        .remover()
+        .ensure_apart(&directories, For::Deletion)?;
     match &receiving.side.destination.backups {
         Some(backups) => backups.prove(receiving),
         None => Ok(()),

@@ -8,7 +8,7 @@ use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_storage::failure::failure_of;
 use longhaul_system::queue::lock;
 
-use super::super::Receiving;
+use super::super::Remover;
 use super::super::apart::{For, MOST_TOPS};
 use super::super::folders::Folder;
 
@@ -44,7 +44,7 @@ impl Scope {
     }
 }
 
-impl Receiving<'_> {
+impl Remover<'_> {
     /// Returns a failure unless the directory with the name `at` is not a source's directory.
     ///
     /// The proof for the anchor holds for all directories of its file system. If the anchor

@@ -14,8 +14,8 @@ use longhaul_proto::sender::Sender;
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
-use super::{Slot, StreamSet};
-use crate::session::Transfer;
+use super::{Slot, StreamSet, Streams};
+use crate::session::Counters;
 
 /// Bytes that a stream must have carried to have passed a block. Joining takes less than half of
 /// it.
@@ -158,35 +158,35 @@ fn kernel_probes() -> bool {
     })
 }
 
-impl Transfer {
+impl Streams<'_> {
     /// Returns the maximum segment of new connections in bytes; `None` leaves it to the kernel. For
     /// `TCP_MAXSEG`, which must be set before a connection opens.
     pub fn segment_limit(&self) -> Option<u32> {
-        self.lock().streams.passage.segment()
+        self.transfer.lock().streams.passage.segment()
     }
 
     /// Ends the session if streams with data were lost and no data moved for the timeout.
     pub(super) fn end_if_no_data_pass(&self) {
-        let (now, patience) = (self.now(), self.settings.silence);
-        let mut shared = self.lock();
+        let (now, patience) = (self.transfer.now(), self.transfer.settings.silence);
+        let mut shared = self.transfer.lock();
         if !shared.streams.dials() || shared.lifetime.is_ending() {
             return;
         }
         let (bytes, told) = (shared.machine.moved_data(), shared.lifetime.told());
         let passage = &mut shared.streams.passage;
-        passage.note_moved(bytes, self.settled_entries());
+        passage.note_moved(bytes, self.transfer.counters.settled_entries());
         let verdict = passage.verdict(patience, told, now);
         if let Some(text) = verdict {
             shared.lifetime.break_off(text);
-            self.wake_everybody(&shared);
+            self.transfer.wake_everybody(&shared);
         }
     }
 }
 
-impl Transfer {
+impl Counters {
     /// Returns the number of entries whose result is known.
     fn settled_entries(&self) -> u64 {
-        let counters = &self.counters;
+        let counters = self;
         let counts = [
             &counters.done_entries,
             &counters.skipped_entries,

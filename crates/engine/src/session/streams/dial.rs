@@ -10,8 +10,8 @@ use longhaul_proto::frame::FrameError;
 use longhaul_proto::message::Message;
 use longhaul_proto::session::StreamId;
 
-use super::{Slot, StreamSet};
-use crate::session::{SessionError, Shared, Transfer};
+use super::{Slot, StreamSet, StreamThread, Streams};
+use crate::session::{SessionError, Shared};
 
 /// First and longest pause before a failed dial is repeated.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -107,7 +107,7 @@ pub struct Calls {
     /// Number of connections.
     pub count: u32,
     /// If true, one connection to each of its addresses instead, with a report by
-    /// [`Transfer::tell_calls`].
+    /// [`Streams::tell_calls`].
     pub told: bool,
 }
 
@@ -130,40 +130,40 @@ enum Asked {
     Told(Vec<Call>),
 }
 
-impl Transfer {
+impl Streams<'_> {
     /// Lets the other end ask this end to connect to it from now on.
     pub fn call_by(&self, caller: Caller) {
-        longhaul_system::queue::lock(&self.calls).caller = Some(caller);
+        longhaul_system::queue::lock(&self.transfer.calls).caller = Some(caller);
     }
 
     /// Asks the other end to open this many connections to this end.
     pub fn want_calls(&self, count: u32) {
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         shared.say(&Message::WantCalls { count, told: false });
         shared.wake_writers();
     }
 
     /// Asks the other end to connect to each of this end's addresses, and waits for its report;
     /// `None` if there is no report in that time. Each connection that opens joins as a stream, as
-    /// with [`Transfer::want_calls`].
+    /// with [`Streams::want_calls`].
     pub fn ask_calls(&self, patience: Duration) -> Option<Vec<Call>> {
-        let until = self.now() + patience;
-        let mut shared = self.lock();
-        longhaul_system::queue::lock(&self.calls).asked = Asked::Waiting;
+        let until = self.transfer.now() + patience;
+        let mut shared = self.transfer.lock();
+        longhaul_system::queue::lock(&self.transfer.calls).asked = Asked::Waiting;
         shared.say(&Message::WantCalls {
             count: 1,
             told: true,
         });
         shared.wake_writers();
         loop {
-            if let Asked::Told(calls) = &longhaul_system::queue::lock(&self.calls).asked {
+            if let Asked::Told(calls) = &longhaul_system::queue::lock(&self.transfer.calls).asked {
                 return Some(calls.clone());
             }
-            let left = until - self.now();
+            let left = until - self.transfer.now();
             if left.is_zero() || shared.is_over() {
                 return None;
             }
-            let waited = self.living.wait_timeout(shared, left);
+            let waited = self.transfer.signals.living.wait_timeout(shared, left);
             shared = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -172,14 +172,18 @@ impl Transfer {
     /// number that it accepts.
     pub fn tell_calls(&self, mut calls: Vec<Call>) {
         calls.truncate(MAXIMUM_CALLS);
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         shared.say(&Message::Called(calls));
         shared.wake_writers();
     }
+}
 
+impl StreamThread<'_> {
     /// Opens the connections that the other end requested, even if it does not need them.
     pub(super) fn answer_calls(&self, calls: Calls) {
-        let caller = longhaul_system::queue::lock(&self.calls).caller.clone();
+        let caller = longhaul_system::queue::lock(&self.transfer.calls)
+            .caller
+            .clone();
         if let Some(caller) = caller {
             caller(calls);
         }
@@ -187,36 +191,38 @@ impl Transfer {
 
     /// Handles the report about this end's addresses. The caller holds the lock of the session.
     pub(super) fn handle_called(&self, calls: Vec<Call>) -> Result<(), SessionError> {
-        let mut calling = longhaul_system::queue::lock(&self.calls);
+        let mut calling = longhaul_system::queue::lock(&self.transfer.calls);
         if matches!(calling.asked, Asked::Nothing) || !calls::are_valid(&calls) {
             return Err(FrameError::Unexpected("calls that nobody asked for, or too many").into());
         }
         calling.asked = Asked::Told(calls);
         drop(calling);
-        self.living.notify_all();
+        self.transfer.signals.living.notify_all();
         Ok(())
     }
+}
 
+impl Streams<'_> {
     /// Keeps the wanted number of streams open until the session is over. `next` is the first
     /// unused stream number.
     ///
     /// # Errors
     ///
     /// Fails if the system gives no thread.
-    pub fn keep_dialing(self: &Arc<Transfer>, dialer: Dialer, next: u32) -> std::io::Result<()> {
-        let mut shared = self.lock();
+    pub fn keep_dialing(&self, dialer: Dialer, next: u32) -> std::io::Result<()> {
+        let mut shared = self.transfer.lock();
         shared.streams.dialing.dialer = Some(Arc::clone(&dialer));
         shared.streams.dialing.next = next;
-        shared.streams.stalls.note_moved(self.now());
+        shared.streams.stalls.note_moved(self.transfer.now());
         drop(shared);
-        let transfer = Arc::clone(self);
+        let transfer = Arc::clone(self.transfer);
         std::thread::Builder::new()
             .name("dial".into())
-            .spawn(move || transfer.dial(&dialer))
+            .spawn(move || transfer.streams().dial(&dialer))
             .map(drop)
     }
 
-    fn dial(self: &Arc<Transfer>, dialer: &Dialer) {
+    fn dial(&self, dialer: &Dialer) {
         let mut pause = PAUSES.0;
         while let Some(missing) = self.missing_streams() {
             let failed = self.dial_together(dialer, missing.min(AT_ONCE));
@@ -230,7 +236,7 @@ impl Transfer {
     }
 
     /// Dials this many streams at once; true if the network failed at one.
-    fn dial_together(self: &Arc<Transfer>, dialer: &Dialer, count: usize) -> bool {
+    fn dial_together(&self, dialer: &Dialer, count: usize) -> bool {
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for _ in 1..count {
@@ -252,7 +258,7 @@ impl Transfer {
 
     /// Returns an unused stream number.
     pub(super) fn next_stream(&self) -> StreamId {
-        let next = &mut self.lock().streams.dialing.next;
+        let next = &mut self.transfer.lock().streams.dialing.next;
         let number = *next;
         *next = number.saturating_add(1);
         StreamId(number)
@@ -260,12 +266,7 @@ impl Transfer {
 
     /// Dials one stream. False if the network failed, there are too many streams already, or the
     /// next attempt should follow after a pause.
-    pub(super) fn dial_one(
-        self: &Arc<Transfer>,
-        dialer: &Dialer,
-        id: StreamId,
-        patience: Duration,
-    ) -> bool {
+    pub(super) fn dial_one(&self, dialer: &Dialer, id: StreamId, patience: Duration) -> bool {
         match dialer(id, self.received(), patience) {
             Ok(Joined {
                 stream,
@@ -281,34 +282,34 @@ impl Transfer {
             }
             Err(DialError::Network(_)) => false,
             Err(DialError::Refused(text)) => {
-                let mut shared = self.lock();
+                let mut shared = self.transfer.lock();
                 // With streams left, the session continues with fewer. In clear, no stream can join
                 // without one for messages.
-                let alone = self.is_clear() && shared.control_stream().is_none();
+                let alone = self.transfer.settings.is_clear() && shared.control_stream().is_none();
                 // Lost streams are listed until their threads have ended.
                 if shared.lifetime.is_alone() || alone {
                     shared.lifetime.break_off(text);
-                    self.wake_everybody(&shared);
+                    self.transfer.wake_everybody(&shared);
                 } else {
-                    shared.streams.dialing.wanted = self.live_streams(&shared);
+                    shared.streams.dialing.wanted = shared.live_streams();
                 }
-                !self.is_clear() || self.messages_have_stream(&shared)
+                !self.transfer.settings.is_clear() || self.messages_have_stream(&shared)
             }
         }
     }
 
     /// Waits until streams are missing and returns their number; `None` when the session is over.
     fn missing_streams(&self) -> Option<usize> {
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         loop {
             if shared.lifetime.is_ending() {
                 return None;
             }
-            if self.is_clear() && !self.messages_have_stream(&shared) {
+            if self.transfer.settings.is_clear() && !self.messages_have_stream(&shared) {
                 // Streams in clear join with tickets sent within TLS, so that stream is first.
                 return Some(1);
             }
-            let (live, wanted) = (self.live_streams(&shared), shared.streams.dialing.wanted);
+            let (live, wanted) = (shared.live_streams(), shared.streams.dialing.wanted);
             if live < wanted {
                 return Some(wanted - live);
             }
@@ -316,35 +317,39 @@ impl Transfer {
                 shared.retire_last();
             }
             shared = self
+                .transfer
+                .signals
                 .living
                 .wait(shared)
                 .unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Returns the number of streams that count towards the wanted number. With blocks in clear,
-    /// streams for messages alone do not count. Lost streams do not count, even if their threads
-    /// have not ended.
-    fn live_streams(&self, shared: &Shared) -> usize {
-        let slots = shared
-            .lifetime
-            .streams()
-            .filter_map(|id| shared.streams.slots.get(&id));
-        let live = slots.filter(|slot| slot.carries_blocks() && !slot.is_bootstrap());
-        live.count()
-    }
-
     fn pause(&self, pause: Duration) {
-        let until = self.now() + pause;
-        let mut shared = self.lock();
-        while !shared.is_over() && self.now() < until {
-            let waited = self.living.wait_timeout(shared, until - self.now());
+        let until = self.transfer.now() + pause;
+        let mut shared = self.transfer.lock();
+        while !shared.is_over() && self.transfer.now() < until {
+            let waited = self
+                .transfer
+                .signals
+                .living
+                .wait_timeout(shared, until - self.transfer.now());
             shared = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
 
 impl Shared {
+    /// Returns the number of streams that count towards the wanted number. With blocks in clear,
+    /// streams for messages alone do not count. Lost streams do not count, even if their threads
+    /// have not ended.
+    fn live_streams(&self) -> usize {
+        let streams = self.lifetime.streams();
+        let slots = streams.filter_map(|id| self.streams.slots.get(&id));
+        let live = slots.filter(|slot| slot.carries_blocks() && !slot.is_bootstrap());
+        live.count()
+    }
+
     /// Ends the youngest stream that does not carry the messages.
     fn retire_last(&mut self) {
         let messages = self.control_stream();
@@ -367,7 +372,7 @@ mod tests {
     use super::*;
     use crate::recv::ReceiveSide;
     use crate::recv::landing::{Arrival, Destination};
-    use crate::session::{FlowCounts, TransferSettings};
+    use crate::session::{FlowCounts, Transfer, TransferSettings};
     use longhaul_net::clear::local_pair;
     use longhaul_net::stream::Closed;
     use longhaul_proto::block::HeaderKey;
@@ -398,7 +403,7 @@ mod tests {
         let far = (0..3).map(|number| {
             let (near, far) = local_pair().unwrap();
             let clear = clear && number > 0;
-            assert!(transfer.attach(near, StreamId(number), clear, 0));
+            assert!(transfer.streams().attach(near, StreamId(number), clear, 0));
             far
         });
         let far = far.collect();
@@ -415,14 +420,14 @@ mod tests {
     fn a_stream_that_was_one_too_many_is_not_missed_when_it_ends() {
         let (transfer, far) = with_three(false);
         let mut shared = transfer.lock();
-        assert_eq!(transfer.live_streams(&shared), 3);
+        assert_eq!(shared.live_streams(), 3);
         shared.streams.dialing.wanted = 2;
         shared.retire_last();
-        assert_eq!(transfer.live_streams(&shared), 2);
+        assert_eq!(shared.live_streams(), 2);
         // It is lost, and stays in the list until its threads have ended.
         shared.lifetime.handle_stream_down(StreamId(2), Moment(0));
         assert!(shared.streams.slots.contains_key(&StreamId(2)));
-        assert_eq!(transfer.live_streams(&shared), 2);
+        assert_eq!(shared.live_streams(), 2);
         drop(shared);
         leave(&transfer, far);
     }
@@ -451,13 +456,17 @@ mod tests {
             let lifetime = &mut transfer.lock().lifetime;
             lifetime.handle_stream_down(StreamId(number), Moment(0));
         }
-        assert_eq!(transfer.missing_streams(), Some(1));
+        assert_eq!(transfer.streams().missing_streams(), Some(1));
         // Several streams may have joined within TLS: each missing stream in clear still counts.
         for (number, clear, missing) in [(3, false, 2), (4, false, 2), (5, true, 1)] {
             let (near, other) = local_pair().unwrap();
-            assert!(transfer.attach(near, StreamId(number), clear, 0));
+            assert!(transfer.streams().attach(near, StreamId(number), clear, 0));
             far.push(other);
-            assert_eq!(transfer.missing_streams(), Some(missing), "{number}");
+            assert_eq!(
+                transfer.streams().missing_streams(),
+                Some(missing),
+                "{number}"
+            );
         }
         leave(&transfer, far);
     }
@@ -479,7 +488,11 @@ mod tests {
         drop(shared);
         let text = "the destination cannot be synced";
         let refusing: Dialer = Arc::new(|_, _, _| Err(DialError::Refused(text.to_owned())));
-        assert!(transfer.dial_one(&refusing, StreamId(7), PATIENCE));
+        assert!(
+            transfer
+                .streams()
+                .dial_one(&refusing, StreamId(7), PATIENCE)
+        );
         drop(far);
         assert_eq!(transfer.wait().farewell, Farewell::Broken(text.to_owned()));
     }
@@ -538,7 +551,7 @@ mod tests {
                 silence: Duration::ZERO,
                 ..TransferSettings::default()
             });
-            transfer.tick();
+            crate::session::timer::Timer::of(&transfer).tick();
             let shared = transfer.lock();
             let is_open = |slot: &Slot| slot.handle().is_closed() == Closed::Not;
             assert!(
@@ -562,12 +575,16 @@ mod tests {
             shared.retire_last();
             let refusing: Dialer = Arc::new(|_, _, _| Err(DialError::Refused("no".to_owned())));
             drop(shared);
-            assert!(transfer.dial_one(&refusing, StreamId(7), PATIENCE));
+            assert!(
+                transfer
+                    .streams()
+                    .dial_one(&refusing, StreamId(7), PATIENCE)
+            );
             let shared = transfer.lock();
             let wanted = 2 - usize::from(clear);
             // No more are dialed, because they would be refused as well.
             assert_eq!(shared.streams.dialing.wanted, wanted);
-            assert_eq!(transfer.live_streams(&shared), wanted);
+            assert_eq!(shared.live_streams(), wanted);
             drop(shared);
             leave(&transfer, far);
         }

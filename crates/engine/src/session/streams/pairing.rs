@@ -10,9 +10,8 @@ use longhaul_proto::sender::ReadJob;
 use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
-use super::Slot;
+use super::{Slot, StreamThread};
 use crate::codec::coder::Coder;
-use crate::flows::Stack;
 use crate::pool::Buffer;
 use crate::session::stages::WireBlock;
 use crate::session::{Counters, Shared, Side, Transfer};
@@ -34,7 +33,7 @@ impl SourceThread {
     pub fn take_buffer(&mut self, transfer: &Transfer) {
         self.buffer = transfer.pool.try_take();
         if self.buffer.is_none() {
-            transfer.park(Some(transfer.now() + STARVED));
+            park(Some(STARVED));
         }
     }
 }
@@ -49,27 +48,17 @@ pub(super) enum OwnRead {
     Nothing(Option<Moment>),
 }
 
-impl Transfer {
-    /// True if streams' own threads do the work of the layers.
-    pub fn is_paired(&self) -> bool {
-        self.settings.stack == Stack::Paired
-    }
-
+impl StreamThread<'_> {
     /// Returns the next read for this stream's thread.
-    pub(super) fn poll_own_read(
-        &self,
-        shared: &mut Shared,
-        id: StreamId,
-        thread: &mut SourceThread,
-    ) -> OwnRead {
-        if !shared.reads_for_itself(id) || self.is_far_ahead(shared) {
+    pub(super) fn poll_own_read(&self, shared: &mut Shared, thread: &mut SourceThread) -> OwnRead {
+        if !shared.reads_for_itself(self.id) || shared.is_far_ahead(&self.transfer.pool) {
             thread.buffer = None;
             return OwnRead::Nothing(None);
         }
         let Some(buffer) = thread.buffer.take() else {
             return OwnRead::WantsBuffer;
         };
-        let now = self.now();
+        let now = self.transfer.now();
         shared.judge_suspects(now);
         let Some(sender) = shared.machine.sender_mut() else {
             return OwnRead::Nothing(None);
@@ -83,7 +72,7 @@ impl Transfer {
         sender.work_mut().flush_listing();
         let until = sender.poll_timeout(now);
         shared.follow_better_stream(now);
-        if shared.control_stream() != Some(id) {
+        if shared.control_stream() != Some(self.id) {
             shared.wake_control();
         }
         OwnRead::Nothing(until)
@@ -93,27 +82,24 @@ impl Transfer {
     /// one if it comes first or if the block is no longer wanted.
     pub(super) fn read_for(
         &self,
-        id: StreamId,
         read: (ReadJob, Buffer),
         thread: &mut SourceThread,
     ) -> Option<Box<dyn WireBlock>> {
-        let Side::Sending(side) = self.side() else {
+        let Side::Sending(side) = self.transfer.side() else {
             return None;
         };
-        side.read_for(self, id, read, &mut thread.coder)
+        side.read_for(self.transfer, self.id, read, &mut thread.coder)
     }
 
     /// Returns the block that a stream sends next after a read; `None` if the stream was lost
     /// meanwhile, and other streams send the block.
-    pub(crate) fn next_own_block(
-        &self,
-        shared: &mut Shared,
-        id: StreamId,
-    ) -> Option<Box<dyn WireBlock>> {
-        let lives = shared.lifetime.has_stream(id);
-        lives.then(|| self.next_block(shared, id))?
+    pub(crate) fn next_own_block(&self, shared: &mut Shared) -> Option<Box<dyn WireBlock>> {
+        let lives = shared.lifetime.has_stream(self.id);
+        lives.then(|| self.next_block(shared))?
     }
+}
 
+impl Transfer {
     /// Runs work on the thread of a stream that received a block, or waits there. Meanwhile the
     /// stream is not read, so silence is no evidence about the other end.
     pub(crate) fn hold_stream<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -132,27 +118,25 @@ impl Transfer {
         held.fetch_sub(1, Ordering::Relaxed);
         result
     }
+}
 
-    /// Waits until the stream's thread is woken, or until the given time.
-    pub(super) fn park(&self, until: Option<Moment>) {
-        match until {
-            Some(at) => {
-                let span = at - self.now();
-                std::thread::park_timeout(span.max(Duration::from_millis(1)));
-            }
-            None => std::thread::park(),
-        }
+/// Waits until the stream's thread is woken, or for at most this time.
+pub(super) fn park(span: Option<Duration>) {
+    match span {
+        Some(span) => std::thread::park_timeout(span.max(Duration::from_millis(1))),
+        None => std::thread::park(),
     }
 }
 
 /// Time after which a thread that holds a block is assumed to wait for a disk.
 const HELD_FOR: Duration = Duration::from_secs(1);
 
-impl Transfer {
+impl StreamThread<'_> {
     /// True if the threads that hold blocks have been blocked for long.
     pub(super) fn is_held_up(&self) -> bool {
-        let since = Moment(self.counters.held_since.load(Ordering::Relaxed));
-        self.counters.held_streams.load(Ordering::Relaxed) > 0 && self.now() - since > HELD_FOR
+        let since = Moment(self.transfer.counters.held_since.load(Ordering::Relaxed));
+        self.transfer.counters.held_streams.load(Ordering::Relaxed) > 0
+            && self.transfer.now() - since > HELD_FOR
     }
 }
 

@@ -2,7 +2,6 @@
 //! stages.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longhaul_net::StreamReader;
@@ -10,10 +9,11 @@ use longhaul_proto::block::{BlockHeader, HeaderKey};
 use longhaul_proto::control::Numbered;
 use longhaul_proto::frame::{FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::message::Message;
-use longhaul_proto::session::StreamId;
 
+use super::StreamThread;
 use super::dial::Calls;
-use crate::session::{Counters, Event, SessionError, Side, Transfer};
+use crate::session::{Counters, Event, SessionError, Shared, Side};
+use crate::session::{memory, observe};
 
 /// Maximum number of streams that end because of corrupt data while no data become durable.
 const MOST_DAMAGED: u32 = 64;
@@ -86,94 +86,90 @@ impl From<FrameError> for Stop {
     }
 }
 
-impl Transfer {
-    pub(super) fn read_stream(
-        self: &Arc<Transfer>,
-        id: StreamId,
-        mut reader: Box<dyn StreamReader>,
-    ) {
+impl StreamThread<'_> {
+    pub(super) fn read_stream(&self, mut reader: Box<dyn StreamReader>) {
         let stop = loop {
-            if let Err(stop) = self.read_frame(id, &mut *reader) {
+            if let Err(stop) = self.read_frame(&mut *reader) {
                 break stop;
             }
         };
         match stop {
-            Stop::Broken(error) => self.break_off(&error),
-            Stop::Lost(Some(error)) => self.handle_damage(id, error),
+            Stop::Broken(error) => self.transfer.break_off(&error),
+            Stop::Lost(Some(error)) => self.handle_damage(error),
             Stop::Lost(None) => self.hear_out(&mut *reader),
         }
-        self.handle_stream_lost(id);
+        self.handle_stream_lost();
     }
 
     /// Closes a stream with corrupt data. Ends the session after too many of them, because a path
     /// that damages all data would cost stream after stream.
-    fn handle_damage(&self, id: StreamId, error: String) {
-        let mut shared = self.lock();
+    fn handle_damage(&self, error: String) {
+        let mut shared = self.transfer.lock();
         if shared.lifetime.is_ending() {
             return;
         }
         let account = shared.machine.account();
-        let done = self.counters.done_entries.load(Ordering::Relaxed);
+        let done = self.transfer.counters.done_entries.load(Ordering::Relaxed);
         let hopeless = shared
             .streams
             .damage
             .is_hopeless((account.durable_bytes, done));
         drop(shared);
-        self.report(Event::StreamDamaged {
-            stream: id.0,
+        self.transfer.report(Event::StreamDamaged {
+            stream: self.id.0,
             error,
         });
         if hopeless {
-            self.break_off(&DAMAGED_AGAIN);
+            self.transfer.break_off(&DAMAGED_AGAIN);
         }
     }
 
     /// True if a stream is in clear and therefore carries no messages.
-    fn carries_no_messages(&self, id: StreamId) -> bool {
-        let shared = self.lock();
-        shared.streams.slots.get(&id).is_some_and(|slot| slot.clear)
+    fn carries_no_messages(&self) -> bool {
+        let shared = self.transfer.lock();
+        shared
+            .streams
+            .slots
+            .get(&self.id)
+            .is_some_and(|slot| slot.clear)
     }
 
-    fn read_frame(
-        self: &Arc<Transfer>,
-        id: StreamId,
-        reader: &mut dyn StreamReader,
-    ) -> Result<(), Stop> {
+    fn read_frame(&self, reader: &mut dyn StreamReader) -> Result<(), Stop> {
         let mut bytes = [0; HEADER_BYTES];
         read_exact(reader, &mut bytes)?;
         let header = FrameHeader::parse(&bytes)?;
         let mut body = vec![0; header.body];
         read_exact(reader, &mut body)?;
         Counters::add(
-            &self.counters.wire_bytes,
+            &self.transfer.counters.wire_bytes,
             (HEADER_BYTES + header.body + header.payload) as u64,
         );
         match header.kind {
             FrameKind::Control => {
                 let bytes = HEADER_BYTES + header.body + header.payload;
-                Counters::add(&self.counters.message_bytes, bytes as u64);
-                if self.carries_no_messages(id) {
+                Counters::add(&self.transfer.counters.message_bytes, bytes as u64);
+                if self.carries_no_messages() {
                     // An attacker on the path may have sent it.
                     return Err(Stop::Lost(Some(MESSAGE_IN_CLEAR.to_owned())));
                 }
                 let numbered = header.decode(&body)?;
-                self.handle_control(id, numbered).map_err(Stop::Broken)
+                self.handle_control(numbered).map_err(Stop::Broken)
             }
             FrameKind::Block => {
-                let block = match self.settings.clear {
+                let block = match self.transfer.settings.clear {
                     Some(key) => proved(key, header.decode(&body))?,
                     None => header.decode(&body)?,
                 };
-                match self.side() {
+                match self.transfer.side() {
                     Side::Receiving(side) => {
-                        side.read_block(self, id, (block, header.payload), reader)
+                        side.read_block(self.transfer, self.id, (block, header.payload), reader)
                     }
                     Side::Sending(_) => {
                         Err(FrameError::Unexpected("a block came to a sender").into())
                     }
                 }
             }
-            FrameKind::Handshake if self.carries_no_messages(id) => {
+            FrameKind::Handshake if self.carries_no_messages() => {
                 Err(Stop::Lost(Some(MESSAGE_IN_CLEAR.to_owned())))
             }
             FrameKind::Handshake => {
@@ -182,11 +178,35 @@ impl Transfer {
         }
     }
 
-    fn handle_control(&self, id: StreamId, numbered: Numbered) -> Result<(), SessionError> {
-        let mut shared = self.lock();
-        shared.lifetime.note_heard(self.now());
+    /// Handles a message about the session rather than its state machine; false for other messages.
+    fn handle_session_message(&self, shared: &mut Shared, message: &Message) -> bool {
+        match message {
+            Message::Observed(observation) => {
+                shared
+                    .steering
+                    .handle_observed(observation, observe::wall_clock());
+            }
+            Message::Tune(tuning) => {
+                // A receiver sends no data whose transmission could be tuned.
+                if shared.machine.is_sending() {
+                    self.transfer.regulator().limit_as(tuning);
+                    shared.steering.tune(tuning.clone(), &shared.streams);
+                }
+            }
+            Message::Goodbye(farewell) => {
+                shared.lifetime.handle_goodbye(farewell);
+                self.transfer.wake_everybody(shared);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn handle_control(&self, numbered: Numbered) -> Result<(), SessionError> {
+        let mut shared = self.transfer.lock();
+        shared.lifetime.note_heard(self.transfer.now());
         // Answers go to the stream on which the questions arrive.
-        if !shared.machine.is_sending() && shared.lifetime.move_control(id) {
+        if !shared.machine.is_sending() && shared.lifetime.move_control(self.id) {
             shared.control.handle_stream_change();
             // There may be no new message, but the earlier messages must be sent again.
             shared.wake_writers();
@@ -203,7 +223,9 @@ impl Transfer {
         }
         if let Message::SetFlows(flows) = message {
             drop(shared);
-            self.set_flows(self.bounded(flows));
+            self.transfer
+                .regulator()
+                .set_flows(self.transfer.regulator().bounded(flows));
             return Ok(());
         }
         if let Message::WantCalls { count, told } = message {
@@ -219,35 +241,35 @@ impl Transfer {
             }
             Message::Tickets(tickets) => {
                 shared.streams.tickets.handle_tickets(tickets);
-                self.living.notify_all();
+                self.transfer.signals.living.notify_all();
                 return Ok(());
             }
             _ => {}
         }
         if let (Message::Checksums { content, checksums }, Side::Receiving(side)) =
-            (&message, self.side())
+            (&message, self.transfer.side())
         {
             drop(shared);
-            if !side.handle_checksums(self, content.clone(), checksums.clone()) {
+            if !side.handle_checksums(self.transfer, content.clone(), checksums.clone()) {
                 return Err(FrameError::Unexpected("too many checksums without blocks").into());
             }
             return Ok(());
         }
-        if let Side::Receiving(side) = self.side() {
+        if let Side::Receiving(side) = self.transfer.side() {
             side.check_message(&message)?;
         }
         if matches!(message, Message::Finished(..)) && !shared.is_over() {
             // A goodbye follows.
             drop(shared);
-            self.observe_at_last();
-            shared = self.lock();
+            self.transfer.measurements().observe_at_last();
+            shared = self.transfer.lock();
         }
-        let now = self.now();
+        let now = self.transfer.now();
         shared.machine.handle_message(message, now)?;
         if let Some(receiver) = shared.machine.receiver() {
-            self.check_memory(receiver)?;
+            memory::check(receiver, self.transfer.side().seat())?;
         }
-        self.settle(shared);
+        self.transfer.settle(shared);
         Ok(())
     }
 }

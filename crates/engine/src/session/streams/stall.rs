@@ -11,8 +11,8 @@ use longhaul_proto::session::StreamId;
 use longhaul_units::Moment;
 
 use super::dial::Dialer;
-use super::{Slot, StreamSet};
-use crate::session::{Shared, Transfer};
+use super::{Slot, StreamSet, Streams};
+use crate::session::Shared;
 
 /// Time and number of round trips without movement on any stream after which the path may be cut.
 /// The other end sends a message four times a second.
@@ -194,19 +194,19 @@ fn mending(
     same.unwrap_or((now, acknowledged.saturating_add(under_way)))
 }
 
-impl Transfer {
+impl Streams<'_> {
     /// Closes streams that stand still while others move, and opens a new stream if no stream
     /// moves. Called by the timer.
-    pub(in crate::session) fn watch_streams(self: &Arc<Transfer>) {
+    pub(in crate::session) fn watch_streams(&self) {
         self.end_if_no_data_pass();
-        let handles = self.handles();
+        let handles = self.transfer.measurements().handles();
         let infos: Vec<_> = handles
             .iter()
             .map(|(id, handle)| (*id, handle.tcp_info()))
             .collect();
-        let now = self.now();
-        let mut shared = self.lock();
-        if shared.lifetime.is_ending() || self.settings.local {
+        let now = self.transfer.now();
+        let mut shared = self.transfer.lock();
+        if shared.lifetime.is_ending() || self.transfer.settings.local {
             return;
         }
         let mut pulses = Vec::new();
@@ -251,18 +251,18 @@ impl Transfer {
     /// replaces them. A slow stream still moves: the kernel reports acknowledged bytes, or a
     /// channel takes bytes, long before a block is complete.
     pub(crate) fn end_stalled(&self, shared: &Shared) {
-        let now = self.now();
+        let now = self.transfer.now();
         let Some(sender) = shared.machine.sender() else {
             return;
         };
-        if self.settings.local {
+        if self.transfer.settings.local {
             // Within a host no path can fail, and the stream would not be replaced.
             return;
         }
         for (id, slot) in &shared.streams.slots {
             let moved = slot.moved.1;
             let waits = sender.streams().waits_since(*id);
-            if waits.is_some_and(|since| now - since.max(moved) > self.settings.silence) {
+            if waits.is_some_and(|since| now - since.max(moved) > self.transfer.settings.silence) {
                 slot.shutdown();
             }
         }
@@ -273,10 +273,10 @@ impl Transfer {
     /// close streams that wait for room at the receiver. The sender sends blocks again that were
     /// lost completely.
     pub(crate) fn find_lost(&self, shared: &mut Shared) {
-        if !self.is_clear() || !shared.lifetime.is_active() {
+        if !self.transfer.settings.is_clear() || !shared.lifetime.is_active() {
             return;
         }
-        let (now, silence) = (self.now(), self.settings.silence);
+        let (now, silence) = (self.transfer.now(), self.transfer.settings.silence);
         if let Some(sender) = shared.machine.sender_mut() {
             sender.handle_stillness(silence, now);
         } else {
@@ -288,7 +288,7 @@ impl Transfer {
     }
 
     /// Dials one stream in addition to stalled ones, if this end dials.
-    fn try_anew(self: &Arc<Transfer>, shared: &mut Shared, rtt: Duration, now: Moment) {
+    fn try_anew(&self, shared: &mut Shared, rtt: Duration, now: Moment) {
         if now < shared.streams.stalls.tried + TRY_EVERY {
             return;
         }
@@ -297,23 +297,23 @@ impl Transfer {
         };
         shared.streams.stalls.tried = now;
         let patience = TRY_SPAN + rtt.saturating_mul(TRY_ROUND_TRIPS);
-        let transfer = Arc::clone(self);
+        let transfer = Arc::clone(self.transfer);
         // Without a thread the next try comes in a second.
         let _ = std::thread::Builder::new()
             .name("dial anew".into())
-            .spawn(move || transfer.replace_all(&dialer, patience, now));
+            .spawn(move || transfer.streams().replace_all(&dialer, patience, now));
     }
 
     /// Dials a stream and, once it joined, closes those that still stand still.
-    fn replace_all(self: &Arc<Transfer>, dialer: &Dialer, patience: Duration, began: Moment) {
+    fn replace_all(&self, dialer: &Dialer, patience: Duration, began: Moment) {
         let id = self.next_stream();
         if !self.dial_one(dialer, id, patience) {
             return;
         }
-        let mut shared = self.lock();
+        let mut shared = self.transfer.lock();
         let streams = shared.streams.slots.iter();
         let is_still = |slot: &Slot| slot.moved.1 < began && slot.handle().tcp_info().is_some();
-        let probes = |slot: &Slot| slot.may_probe(self.now());
+        let probes = |slot: &Slot| slot.may_probe(self.transfer.now());
         let dead = streams.filter(|(known, slot)| **known != id && is_still(slot) && !probes(slot));
         let dead: Vec<_> = dead.map(|(id, _)| *id).collect();
         for id in dead {

@@ -8,7 +8,8 @@ use longhaul_net::token::fill_random;
 use longhaul_proto::handshake::Secret;
 use longhaul_proto::message::Message;
 
-use crate::session::{Shared, Transfer};
+use super::{StreamThread, Streams};
+use crate::session::Shared;
 
 /// Maximum number of unused tickets.
 pub(super) const MAXIMUM_TICKETS: u32 = 512;
@@ -48,33 +49,35 @@ impl Tickets {
     }
 }
 
-impl Transfer {
+impl Streams<'_> {
     /// Requests a ticket for a stream in clear from the other end, and waits for it.
     pub fn take_ticket(&self, patience: Duration) -> Option<Secret> {
-        let until = self.now() + patience;
-        let mut shared = self.lock();
+        let until = self.transfer.now() + patience;
+        let mut shared = self.transfer.lock();
         shared.say(&Message::WantTickets(1));
         shared.wake_writers();
         loop {
             if let Some(ticket) = shared.streams.tickets.received.pop_front() {
                 return Some(ticket);
             }
-            let left = until - self.now();
+            let left = until - self.transfer.now();
             if left.is_zero() || shared.is_over() {
                 return None;
             }
-            let waited = self.living.wait_timeout(shared, left);
+            let waited = self.transfer.signals.living.wait_timeout(shared, left);
             shared = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
+}
 
+impl StreamThread<'_> {
     /// Issues tickets, each valid for one stream in clear.
     pub(super) fn issue_tickets(&self, shared: &mut Shared, count: u32) {
         if !shared.control.has_room() {
             // The other end requests tickets but does not read the answers.
             return;
         }
-        let count = if self.is_clear() {
+        let count = if self.transfer.settings.is_clear() {
             count.min(MAXIMUM_TICKETS)
         } else {
             0
@@ -84,27 +87,31 @@ impl Transfer {
         shared.say(&Message::Tickets(tickets));
         shared.wake_writers();
     }
+}
 
+impl Streams<'_> {
     /// True if a stream in clear may join with this ticket; the ticket is then used up.
     pub fn redeem_ticket(&self, ticket: &Secret) -> bool {
-        self.lock().streams.tickets.redeem(ticket)
+        self.transfer.lock().streams.tickets.redeem(ticket)
     }
 }
 
-impl Transfer {
+impl Streams<'_> {
     /// True if there is a stream for messages: one within TLS and, if blocks are sent in clear, one
     /// that is not stalled, because tickets arrive on it.
     pub fn has_message_stream(&self) -> bool {
-        let shared = self.lock();
+        let shared = self.transfer.lock();
         self.messages_have_stream(&shared)
     }
 
     pub(super) fn messages_have_stream(&self, shared: &Shared) -> bool {
-        let now = self.now();
+        let now = self.transfer.now();
         shared
             .lifetime
             .streams()
             .filter_map(|id| shared.streams.slots.get(&id))
-            .any(|slot| !(slot.clear || self.is_clear() && slot.stands_still(now)))
+            .any(|slot| {
+                !(slot.clear || self.transfer.settings.is_clear() && slot.stands_still(now))
+            })
     }
 }

@@ -49,7 +49,7 @@ fn copy(place: &Place, name: &[u8], settings: TransferSettings) -> [String; 2] {
     let both = [ends.sender.clone(), ends.receiver.clone()];
     let ended = ends.finish("a file system of its own");
     assert!(ended.is_complete(), "{:?}", ended.sent.failed);
-    both.map(|end| end.describe())
+    both.map(|end| end.summary().describe())
 }
 
 /// Creates a file with data in these ranges, durable and not cached.

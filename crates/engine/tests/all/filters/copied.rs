@@ -47,8 +47,8 @@ pub fn copy(root: &Path, selection: &Selection, contents: bool) -> Copied {
     Copied {
         names,
         failed: failed.map(|failed| format!("{failed:?}")).collect(),
-        sent: sender.progress(),
-        received: receiver.progress(),
+        sent: sender.measurements().progress(),
+        received: receiver.measurements().progress(),
     }
 }
 

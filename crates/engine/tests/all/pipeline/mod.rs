@@ -104,8 +104,8 @@ fn every_layer_is_halved_and_doubled_while_data_flows() {
             .sender
             .wait_for(Duration::from_millis(chance.below(10)))
         {
-            ends.sender.set_flows(changes(&mut chance));
-            ends.sender.steer(changes(&mut chance));
+            ends.sender.regulator().set_flows(changes(&mut chance));
+            ends.sender.regulator().steer(changes(&mut chance));
             changed += 1;
         }
         let ended = ends.finish(&format!("seed {seed}, {changed} changes"));
@@ -334,7 +334,7 @@ fn arrays_of_numbers_are_shuffled() {
             let sender = ends.sender.clone();
             assert!(ends.finish(&context).is_complete(), "{context}");
             assert_same(&to, &content, &context);
-            sender.progress().compression.1
+            sender.measurements().progress().compression.1
         });
         assert!(sent[1] * 10 < sent[0] * 9, "{codec:?}: {sent:?}");
     }
@@ -420,7 +420,10 @@ fn each_block_may_have_another_codec() {
         let context = format!("{stack:?}");
         assert!(ends.finish(&context).is_complete(), "{context}");
         assert_same(&to, &content, &context);
-        let (sent, received) = (sender.progress(), receiver.progress());
+        let (sent, received) = (
+            sender.measurements().progress(),
+            receiver.measurements().progress(),
+        );
         let names = sent
             .source_codecs
             .iter()
@@ -565,7 +568,7 @@ fn cached_data_in_clear_are_sent_without_a_copy() {
         let sender = ends.sender.clone();
         assert!(ends.finish("from the page cache").is_complete());
         assert_same(&to, &content, "from the page cache");
-        let progress = sender.progress();
+        let progress = sender.measurements().progress();
         assert_eq!(progress.read_bytes, size as u64);
         assert_eq!(progress.uncopied_bytes, expected as u64, "clear: {clear}");
     }
@@ -622,7 +625,7 @@ fn cached_data_within_tls_are_read_by_the_sending_thread() {
             let sender = ends.sender.clone();
             assert!(ends.finish("as it is sent").is_complete());
             assert_same(&to, &content, "as it is sent");
-            let progress = sender.progress();
+            let progress = sender.measurements().progress();
             assert_eq!(progress.read_bytes, size as u64);
             // The last blocks are excluded because they are too short to gain from it (fewer than
             // two blocks of 512 KiB remain for each of two streams). So is the rest of a file after
@@ -765,7 +768,7 @@ fn refused_direct_reads_and_writes_are_not_reported_as_direct() {
     assert!(ends.finish("direct").is_complete());
     assert_same(&to.root(), &content, "direct");
     for end in both {
-        let said = end.describe();
+        let said = end.summary().describe();
         assert!(said.contains("does no direct I/O"), "{said}");
     }
 }
@@ -797,7 +800,7 @@ fn a_file_that_is_replaced_while_it_is_copied_arrives_as_the_new_one() {
         ends.join(1, false);
         let enough = chance.below(2_000_000);
         let mut over = false;
-        while !over && ends.receiver.progress().disk_bytes < enough {
+        while !over && ends.receiver.measurements().progress().disk_bytes < enough {
             over = ends.sender.wait_for(Duration::from_micros(100));
         }
         tree::build(&top, &staged(&newer));

@@ -92,15 +92,15 @@ fn the_paired_stack_has_no_flows_except_the_streams() {
         writers: Some(3),
         committers: Some(3),
     };
-    ends.sender.set_flows(flows);
-    ends.sender.steer(flows);
+    ends.sender.regulator().set_flows(flows);
+    ends.sender.regulator().steer(flows);
     ends.join(0, false);
     ends.join(1, false);
     let both = [ends.sender.clone(), ends.receiver.clone()];
     assert!(ends.finish("paired").is_complete());
     assert_same(&to, &content, "paired");
     for (end, layer) in both.iter().zip(["read", "write"]) {
-        let layers = end.progress().layers;
+        let layers = end.measurements().progress().layers;
         let layer = layers.iter().find(|found| found.layer == layer);
         let layer = layer.unwrap_or_else(|| panic!("{layers:?}"));
         // The number of flows is the number of streams.

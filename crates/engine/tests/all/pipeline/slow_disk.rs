@@ -35,7 +35,7 @@ fn a_stalled_disk_closes_no_streams() {
     }
     // Longer than a stream may be silent.
     std::thread::sleep(Duration::from_secs(3));
-    let lost = [&ends.sender, &ends.receiver].map(|end| end.progress().lost_streams);
+    let lost = [&ends.sender, &ends.receiver].map(|end| end.measurements().progress().lost_streams);
     disk.release_syncs();
     let ended = ends.finish("a disk that stands still");
     assert_eq!(ended.sender.farewell, Farewell::Complete);
@@ -70,7 +70,7 @@ fn a_disk_that_does_not_sync_accepts_at_most_one_checkpoint() {
     }
     let (mut written, mut looks) = (0, 0);
     while looks < LOOKS {
-        let now = ends.receiver.progress().disk_bytes;
+        let now = ends.receiver.measurements().progress().disk_bytes;
         assert!(now <= most, "{now} bytes are written, none is durable");
         looks = if now == written && now > 0 {
             looks + 1

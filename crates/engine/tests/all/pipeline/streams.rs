@@ -52,7 +52,7 @@ fn a_stream_of_data_outlives_its_connections() {
         let Some(connection) = ends.join_killable(number) else {
             break;
         };
-        while !over && ends.receiver.progress().disk_bytes < enough {
+        while !over && ends.receiver.measurements().progress().disk_bytes < enough {
             over = ends.sender.wait_for(Duration::from_micros(100));
         }
         connection.shutdown();
@@ -89,7 +89,7 @@ fn the_receiver_can_change_the_rate() {
     let ends = nothing_to_nowhere(36 << 20, settings);
     ends.join(0, false);
     ends.join(1, false);
-    ends.receiver.limit(Some(1 << 30));
+    ends.receiver.regulator().limit(Some(1 << 30));
     assert!(ends.finish("a rate").is_complete());
 }
 
@@ -106,15 +106,15 @@ fn durable_data_of_an_unfinished_file_are_not_outstanding() {
     ends.join(1, false);
     let (settled, remaining) = loop {
         assert!(!ends.sender.wait_for(Duration::from_millis(1)), "too fast");
-        let settled = ends.sender.progress().settled_bytes;
+        let settled = ends.sender.measurements().progress().settled_bytes;
         // The remaining bytes are unknown before the walk is complete.
-        match ends.sender.observe().remaining {
+        match ends.sender.measurements().observe().remaining {
             Some(remaining) if settled > 0 => break (settled, remaining),
             _ => {}
         }
     };
     assert!(remaining <= SIZE - settled, "{remaining} after {settled}");
-    ends.sender.limit(None);
+    ends.sender.regulator().limit(None);
     assert!(ends.finish("what remains").is_complete());
 }
 

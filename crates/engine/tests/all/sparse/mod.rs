@@ -85,8 +85,8 @@ fn a_large_sparse_file_arrives_with_its_holes() {
     let sender = Transfer::sending(settings, SendSide::new(sources(source, what)), watch);
     for number in 0..2 {
         let (left, right) = longhaul_net::clear::local_pair().unwrap();
-        receiver.attach(right, StreamId(number), false, 0);
-        sender.attach(left, StreamId(number), false, 0);
+        receiver.streams().attach(right, StreamId(number), false, 0);
+        sender.streams().attach(left, StreamId(number), false, 0);
     }
     assert_eq!(sender.wait().farewell, Farewell::Complete);
     receiver.wait();

@@ -50,7 +50,7 @@ impl SmallSegments {
     pub fn limit(&self, transfer: &Weak<Transfer>) -> Option<u32> {
         let found = transfer
             .upgrade()
-            .and_then(|transfer| transfer.segment_limit());
+            .and_then(|transfer| transfer.streams().segment_limit());
         let known = self.known();
         if let Some(bytes) = found.filter(|found| known.is_none_or(|known| *found < known)) {
             self.set(bytes);
