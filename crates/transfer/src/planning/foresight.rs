@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_whose_dataset_was_not_known_is_forecast_again() {
+    fn a_copy_with_an_unknown_dataset_is_forecast_again() {
         let facts = Facts {
             cores: 2,
             ..Facts::default()
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_known_and_what_was_fixed_too() {
+    fn a_forecast_uses_the_size_of_zeros_and_fixed_flows() {
         let facts = Facts {
             zeros: Some(1 << 30),
             cores: 2,
@@ -551,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_has_neither_names_nor_users() {
+    fn the_history_has_neither_names_nor_users() {
         let mut done = progress();
         assert_eq!(past(("dtn7", false), &done, Ended::default(), None), None);
         done.paths = vec![longhaul_engine::session::PathUse {
