@@ -30,7 +30,7 @@ const MOST: [(&str, usize); 10] = [
     ("net", 2),
     ("proto", 10),
     ("system", 1),
-    ("transfer", 5),
+    ("transfer", 3),
 ];
 
 /// Finds crates with more unclear comments and names than their number.
