@@ -10,11 +10,15 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::Error;
 use crate::protocol::command;
-use crate::protocol::reply::{Event, Reply, ReplyReader};
+use crate::protocol::reply::{Event, Reply, ReplyError, ReplyReader};
 use crate::tls::TlsStream;
 
 /// Bytes that one read takes from the server.
 const READ_BYTES: usize = 16 * 1024;
+
+/// Maximum number of bytes of replies that arrived and were not read. It holds the replies to all
+/// commands that are sent ahead.
+const WAITING_BYTES: usize = 1 << 20;
 
 /// Time for a connection to one address. After it, the next address of the host is tried.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -293,8 +297,11 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// If the connection failed or ended.
+    /// If the connection failed or ended, or if the server sends replies without commands.
     pub fn read(&mut self) -> Result<(), Error> {
+        if self.reader.waiting_bytes() > WAITING_BYTES {
+            return Err(ReplyError::LongReply.into());
+        }
         let mut bytes = [0; READ_BYTES];
         let read = match &mut self.wire {
             Wire::Tcp(stream) => stream.read(&mut bytes),

@@ -10,12 +10,14 @@
 //! - `resolve`: the source, the destination and the link between them
 //! - `registry`: the list of the kinds
 //! - `local`, `ssh`, `daemon`: a path here, at a host that SSH reaches, or at a daemon
+//! - `ftp`: a path at an FTP or GridFTP server
 //! - `null`, `zero`, `standard`: no files
 //! - `remote_path`: the part that another host opens
 //! - `error`: errors in the text
 
 pub mod daemon;
 mod error;
+mod ftp;
 mod kind;
 pub mod local;
 mod null;

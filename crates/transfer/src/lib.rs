@@ -28,6 +28,7 @@ pub mod daemon;
 pub mod endpoint;
 pub mod entry_log;
 pub mod filter_rules;
+mod ftp;
 pub mod hangup;
 pub mod list;
 pub mod log_writer;

@@ -32,6 +32,10 @@ struct OverSession<'a> {
 }
 
 impl ListsHosts for OverSession<'_> {
+    fn connection(&self) -> &ConnectionSettings {
+        self.connection
+    }
+
     fn list(
         &self,
         host: &dyn Host,

@@ -53,6 +53,11 @@ impl FromStr for Ports {
 }
 
 impl Ports {
+    /// Returns the range of ports. `None` if the system chooses.
+    pub fn range(self) -> Option<std::ops::RangeInclusive<u16>> {
+        (self != Ports::default()).then_some(self.first..=self.last)
+    }
+
     /// Listens on the first free port of the range, on all addresses of this host.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Defines the settings for connecting to hosts and authenticating them, as plain values.
 //! Credentials are referenced by file and never included.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use longhaul_net::identity::Fingerprint;
 use serde::{Deserialize, Serialize};
 
 use crate::ports::Ports;
+use crate::stop::{Exit, Stop};
 
 /// Default for [`ConnectionSettings::timeout`].
 pub const USUAL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -110,6 +112,32 @@ pub struct SshSettings {
     /// one fails.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub asks_nobody: bool,
+}
+
+impl SshSettings {
+    /// Splits the user's ssh command (`--ssh` or `LONGHAUL_SSH`) into words by the quoting rules of
+    /// a shell.
+    ///
+    /// # Errors
+    ///
+    /// The command is empty or has an unclosed quote.
+    pub fn words(&self) -> Result<Vec<OsString>, Stop> {
+        let asked = self.ssh.clone();
+        let text = asked.or_else(|| std::env::var("LONGHAUL_SSH").ok());
+        let text = text.unwrap_or_else(|| "ssh".to_owned());
+        let words = shlex::split(&text).ok_or_else(|| {
+            let text = format!("--ssh, or LONGHAUL_SSH: a quote in {text} has no other: close it");
+            Stop::new(Exit::Usage, text)
+        })?;
+        if words.is_empty() {
+            Err(Stop::new(
+                Exit::Usage,
+                "--ssh, or LONGHAUL_SSH, is empty: name the command, as \"ssh -p 2222\"",
+            ))
+        } else {
+            Ok(words.into_iter().map(OsString::from).collect())
+        }
+    }
 }
 
 /// Time for which a login is kept after its last use, in whole seconds; 0: not kept.

@@ -52,6 +52,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "longhaul-transfer",
         &[
             "longhaul-engine",
+            "longhaul-gridftp",
             "longhaul-measure",
             "longhaul-model",
             "longhaul-net",
@@ -86,6 +87,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "longhaul",
         &[
             "longhaul-engine",
+            "longhaul-gridftp",
             "longhaul-instrument",
             "longhaul-lab",
             "longhaul-measure",

@@ -10,6 +10,10 @@ mod daemons_through;
 mod detached;
 mod doctor;
 mod endpoints;
+mod ftp;
+#[path = "../../../gridftp/tests/all/servers.rs"]
+#[allow(dead_code)]
+mod ftp_servers;
 mod hostile_daemon;
 mod multipath;
 mod ports;

@@ -119,6 +119,11 @@ impl ReplyReader {
         self.bytes.extend(bytes);
     }
 
+    /// Returns the number of bytes that were added and not yet taken as parts of replies.
+    pub fn waiting_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Returns the next part of a reply if its line is complete.
     ///
     /// # Errors

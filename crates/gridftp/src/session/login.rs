@@ -182,20 +182,32 @@ impl Session {
             self.control.command("PBSZ", Some(b"0"))?;
             self.control.command("PROT", Some(b"P"))?;
         }
-        self.features = Features::parse(&self.control.ask("FEAT", None)?);
-        self.control.command("TYPE", Some(b"I"))?;
+        // Commands that do not depend on each other share a round trip.
+        self.control.send("FEAT", None)?;
+        self.control.send("TYPE", Some(b"I"))?;
+        self.features = Features::parse(&self.control.final_reply()?);
+        let reply = self.control.final_reply()?;
+        if !reply.is_success() {
+            return Err(Error::refused("TYPE", &reply));
+        }
+        // Servers that reject these commands need none of them: names are bytes, and data
+        // connections are authenticated only after a login by X.509.
+        let mut sent = 0;
         if self.features.utf8 {
-            // Many servers need no such command and reject it.
-            self.control.ask("OPTS", Some(b"UTF8 ON"))?;
+            self.control.send("OPTS", Some(b"UTF8 ON"))?;
+            sent += 1;
         }
         if self.features.data_authentication {
-            // Without a login by X.509, some servers reject the command and never authenticate.
-            self.control.ask("DCAU", Some(b"N"))?;
+            self.control.send("DCAU", Some(b"N"))?;
+            sent += 1;
         }
         if let Some(bytes) = self.options.buffer_bytes {
-            // A server without the command chooses by itself.
-            self.control
-                .ask("SBUF", Some(bytes.to_string().as_bytes()))?;
+            let bytes = bytes.to_string();
+            self.control.send("SBUF", Some(bytes.as_bytes()))?;
+            sent += 1;
+        }
+        for _ in 0..sent {
+            self.control.final_reply()?;
         }
         Ok(())
     }

@@ -48,8 +48,8 @@ impl Script {
         self.expect("USER anonymous");
         self.say("230 ok\r\n");
         self.expect("FEAT");
-        self.say(&features);
         self.expect("TYPE I");
+        self.say(&features);
         self.say("200 ok\r\n");
     }
 
@@ -197,6 +197,23 @@ fn data_beyond_the_file_and_broken_frames_end_the_session() {
         assert!(results[0].1.as_ref().is_err_and(Error::ends_session));
         server.join().unwrap();
     }
+}
+
+#[test]
+fn a_flood_of_replies_is_bounded() {
+    let (location, server) = play(|script| {
+        script.log_in(" PARALLEL\r\n");
+        let _data = script.extended();
+        script.expect("RETR f");
+        script.say("150 data\r\n226 done\r\n");
+        let replies = "226 done\r\n".repeat(10_000);
+        for _ in 0..1000 {
+            script.say(&replies);
+        }
+    });
+    let results = fetch(&location, &[6]);
+    assert!(matches!(results[0].1, Err(Error::Reply(_))), "{results:?}");
+    server.join().unwrap();
 }
 
 #[test]

@@ -54,10 +54,7 @@ impl Here {
             Here::Anywhere => {
                 let (recursive, copy_links) = (how.recursive, how.copy_links);
                 let opened = open_source(&roots.anywhere, path, recursive, copy_links);
-                opened.map_err(|error| NoSource {
-                    failure: error.failure(),
-                    stop: source_stop(&error),
-                })
+                opened.map_err(|error| no_source(&error))
             }
             Here::Beneath(principal) => {
                 open_source_of(principal, path, how, roots).map_err(|error| NoSource {
@@ -147,6 +144,14 @@ impl Here {
 
 fn stop(refused: Refused) -> Stop {
     open_stop(&"here", &OpenError::Refused(refused))
+}
+
+/// Returns the error for the user and the failure of the entry if a source cannot be opened.
+pub(super) fn no_source(error: &SourceError) -> NoSource {
+    NoSource {
+        failure: error.failure(),
+        stop: source_stop(error),
+    }
 }
 
 fn source_stop(error: &SourceError) -> Stop {

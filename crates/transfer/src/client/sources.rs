@@ -1,9 +1,13 @@
 //! Opens the sources of a command that are on this host.
 
-use longhaul_engine::send::source::{Asked, Source, Sources};
+use std::sync::Arc;
+
+use longhaul_engine::send::source::{Asked, Source, Sources, open_source};
 use longhaul_engine::send::wildcards::{ExpandError, expand_all};
 use longhaul_proto::message::Failure;
+use longhaul_storage::roots::OpenRoot;
 
+use super::local_paths::no_source;
 use super::run::Task;
 use crate::console::say;
 use crate::daemon::{Access, Roots};
@@ -52,6 +56,12 @@ impl SourceOpening for Named<'_> {
             filter: filter.as_ref().map(|filter| &filter.command[..]),
         };
         task.here.source(path, how, self.roots)
+    }
+
+    fn open_in(&self, root: Arc<dyn OpenRoot>, path: &[u8]) -> Result<Source, NoSource> {
+        let selection = &self.task.spec.selection;
+        let opened = open_source(&root, path, selection.recursive, selection.copy_links);
+        opened.map_err(|error| no_source(&error))
     }
 
     fn standard_input(&self) -> Option<Source> {

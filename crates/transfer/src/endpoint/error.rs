@@ -1,5 +1,7 @@
 //! Errors in the text of an endpoint.
 
+use longhaul_gridftp::location::LocationError;
+
 use super::registry;
 
 /// Hint that says how to set the port of ssh.
@@ -68,6 +70,13 @@ pub enum EndpointError {
     /// The path starts with `~USER`. Only a shell could resolve that home directory.
     #[error("{0}: ~USER is not looked up: write an absolute path")]
     Home(String),
+    /// The URL of an FTP or GridFTP server is invalid. The message does not contain it, because it
+    /// may contain a password.
+    #[error("URL of an FTP server: {0}")]
+    Ftp(LocationError),
+    /// The URL contains a password.
+    #[error("other users can see a password in a URL: write it into ~/.netrc")]
+    Password,
     /// The text is empty.
     #[error("an empty path names nothing")]
     Empty,

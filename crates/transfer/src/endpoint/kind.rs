@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use longhaul_engine::listing::Depth;
 use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::send::source::Source as OpenSource;
 use longhaul_proto::listing::Listed;
 use longhaul_proto::message::Failure;
+use longhaul_storage::roots::OpenRoot;
 use longhaul_units::ByteCount;
 
 use super::Endpoint;
@@ -110,6 +112,9 @@ pub type Tell<'a> = dyn FnMut(Listed) -> Result<(), Stop> + 'a;
 
 /// Lists paths at hosts whose longhaul process does the work.
 pub trait ListsHosts {
+    /// Returns the settings for connections to other hosts.
+    fn connection(&self) -> &ConnectionSettings;
+
     /// Calls `tell` for each entry at a path of the host.
     ///
     /// # Errors
@@ -169,6 +174,13 @@ pub trait SourceOpening {
     ///
     /// [`NoSource`].
     fn open_path(&self, path: &[u8]) -> Result<OpenSource, NoSource>;
+
+    /// Opens a path of another file system with the options of the command.
+    ///
+    /// # Errors
+    ///
+    /// [`NoSource`].
+    fn open_in(&self, root: Arc<dyn OpenRoot>, path: &[u8]) -> Result<OpenSource, NoSource>;
 
     /// Returns standard input as a source, or `None` if the command does not read it.
     fn standard_input(&self) -> Option<OpenSource>;

@@ -11,7 +11,7 @@ use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::recv::stream::FileStream;
 use longhaul_engine::send::source::Source as OpenSource;
 use longhaul_proto::listing::Listed;
-use longhaul_storage::roots::Anywhere;
+use longhaul_storage::roots::{Anywhere, OpenRoot};
 
 use super::Endpoint;
 use super::error::EndpointError;
@@ -74,15 +74,25 @@ impl Kind for LocalPath {
     }
 
     fn list(&self, depth: Depth, _: &dyn ListsHosts, tell: &mut Tell<'_>) -> Result<(), Stop> {
-        let told = listing::list(&Anywhere, &self.0, depth, &mut |found| match found {
-            Found::Entry(entry) => tell(Listed::Entries(vec![entry])),
-            Found::Failed(failure) => tell(Listed::Failed(failure)),
-        });
-        told.map_err(|error| match error {
-            ListError::Open { .. } => Stop::because(Exit::Local, error),
-            ListError::Told(stop) => stop,
-        })
+        list_in(&Anywhere, &self.0, depth, tell)
     }
+}
+
+/// Calls `tell` for each entry at a path of a file system.
+pub(super) fn list_in(
+    root: &dyn OpenRoot,
+    path: &[u8],
+    depth: Depth,
+    tell: &mut Tell<'_>,
+) -> Result<(), Stop> {
+    let told = listing::list(root, path, depth, &mut |found| match found {
+        Found::Entry(entry) => tell(Listed::Entries(vec![entry])),
+        Found::Failed(failure) => tell(Listed::Failed(failure)),
+    });
+    told.map_err(|error| match error {
+        ListError::Open { .. } => Stop::because(Exit::Local, error),
+        ListError::Told(stop) => stop,
+    })
 }
 
 impl Source for LocalPath {

@@ -37,8 +37,10 @@ pub enum Unresolved {
     DifferentHosts,
     /// A source can only be a destination.
     NotSource,
-    /// The destination can only be a source.
+    /// The destination can only be a source, and generates its data.
     NotDestination,
+    /// The destination can only be a source, and has files.
+    OnlySource,
 }
 
 impl<'a> Link<'a> {
@@ -85,7 +87,11 @@ impl Endpoint {
             return Err(Unresolved::NotSource);
         }
         if !destination.promises().destination {
-            return Err(Unresolved::NotDestination);
+            return Err(if destination.promises().trees {
+                Unresolved::OnlySource
+            } else {
+                Unresolved::NotDestination
+            });
         }
         Ok(Ends {
             sources: sources.iter().filter_map(Endpoint::source).collect(),
@@ -133,6 +139,8 @@ mod tests {
             (&["h:x", "u@h:x"], "b", "DifferentHosts"),
             (&["null:"], "b", "NotSource"),
             (&["a"], "zero:1B", "NotDestination"),
+            (&["a"], "ftp://h/x", "OnlySource"),
+            (&["gsiftp://h/x"], "u@h:x", "to u@h, 1, false"),
         ] {
             assert_eq!(shown(sources, destination), expected, "{sources:?}");
         }

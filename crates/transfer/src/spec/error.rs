@@ -92,6 +92,9 @@ pub enum SpecError {
     /// A certificate is given without its key, or a key without its certificate.
     #[error("connection: certificate and key go together")]
     Certificate,
+    /// The destination is a server that only sends files.
+    #[error("destination: an FTP or GridFTP server can only be a source")]
+    OnlySource,
     /// A filter is invalid or too long.
     #[error("filter: {0}")]
     Filter(String),
@@ -114,6 +117,7 @@ impl From<Unresolved> for SpecError {
             Unresolved::DifferentHosts => SpecError::DifferentHosts,
             Unresolved::NotSource => SpecError::NullSource,
             Unresolved::NotDestination => SpecError::ZeroDestination,
+            Unresolved::OnlySource => SpecError::OnlySource,
         }
     }
 }

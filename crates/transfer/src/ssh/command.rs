@@ -13,7 +13,7 @@ use longhaul_net::tcp::HostPort;
 use crate::endpoint::SshRemote;
 use crate::ports::Ports;
 use crate::settings::{ConnectionSettings, SshSettings};
-use crate::stop::{Exit, Stop};
+use crate::stop::Stop;
 
 /// The release that both ends must have.
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
@@ -129,7 +129,7 @@ pub(super) fn configured(
 
 /// Returns the host and port that the user's ssh would connect to. Starts a process.
 pub fn server_of(arguments: &SshSettings, destination: &str) -> Option<HostPort> {
-    let words = ssh_words(arguments).ok()?;
+    let words = arguments.words().ok()?;
     let text = configured(&words, &[], destination)?;
     let port = setting(&text, "port ")?.parse().ok()?;
     Some(HostPort::new(host_name_in(&text)?, port))
@@ -207,7 +207,7 @@ impl Start {
 ///
 /// # Errors
 ///
-/// See [`ssh_words`].
+/// See [`SshSettings::words`].
 pub fn start_of(
     remote: &SshRemote,
     arguments: &ConnectionSettings,
@@ -223,35 +223,11 @@ pub fn start_of(
         replaces: arguments.ssh.install_remote,
     };
     Ok(Start {
-        words: ssh_words(&arguments.ssh)?,
+        words: arguments.ssh.words()?,
         destination: remote.destination.clone(),
         side,
         sharing: Arc::new(Sharing::new(&arguments.ssh)),
     })
-}
-
-/// Splits the user's ssh command (`--ssh` or `LONGHAUL_SSH`) into words by the quoting rules of a
-/// shell.
-///
-/// # Errors
-///
-/// The command is empty or has an unclosed quote.
-pub fn ssh_words(arguments: &SshSettings) -> Result<Vec<OsString>, Stop> {
-    let asked = arguments.ssh.clone();
-    let text = asked.or_else(|| std::env::var("LONGHAUL_SSH").ok());
-    let text = text.unwrap_or_else(|| "ssh".to_owned());
-    let words = shlex::split(&text).ok_or_else(|| {
-        let text = format!("--ssh, or LONGHAUL_SSH: a quote in {text} has no other: close it");
-        Stop::new(Exit::Usage, text)
-    })?;
-    if words.is_empty() {
-        Err(Stop::new(
-            Exit::Usage,
-            "--ssh, or LONGHAUL_SSH, is empty: name the command, as \"ssh -p 2222\"",
-        ))
-    } else {
-        Ok(words.into_iter().map(OsString::from).collect())
-    }
 }
 
 /// Returns all words of the local command.
@@ -339,6 +315,7 @@ pub fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stop::Exit;
 
     fn far() -> FarSide {
         FarSide {
@@ -393,11 +370,12 @@ mod tests {
     #[test]
     fn the_command_is_quoted_as_in_a_shell() {
         let words = |text: &str| {
-            ssh_words(&SshSettings {
+            let settings = SshSettings {
                 ssh: Some(text.to_owned()),
                 remote_longhaul: None,
                 ..SshSettings::default()
-            })
+            };
+            settings.words()
         };
         let proxy = "ssh -i 'my key' -o \"ProxyCommand ssh jump -W %h:%p\"";
         let expected = [

@@ -27,7 +27,7 @@ use longhaul_units::ByteCount;
 
 use super::PROTECTION;
 use super::callbacks::Callbacks;
-use super::command::{FarSide, RELEASE, Start, ssh_words, start_of};
+use super::command::{FarSide, RELEASE, Start, start_of};
 use super::direct::{self, Direct, NotOpened, Way, candidates};
 use super::further::Further;
 use super::greeting::{CLIENT, Greeting, Line, MAXIMUM_ADDRESSES, REMOTE};
@@ -288,7 +288,7 @@ impl RemoteEnd {
         let identity = Identity::ephemeral().map_err(|error| Stop::because(Exit::Local, error))?;
         Ok(RemoteEnd {
             start: Start {
-                words: ssh_words(ssh)?,
+                words: ssh.words()?,
                 destination: destination.to_owned(),
                 side,
                 sharing: Arc::new(Sharing::new(ssh)),

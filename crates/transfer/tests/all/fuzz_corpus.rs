@@ -39,6 +39,7 @@ fn samples_are_made() {
         ("local", "a/b:c"),
         ("ssh", "host:path"),
         ("ssh_v6", "u@[2001:db8::7]:~/data/"),
+        ("ftp", "gsiftp://user@host:2811/a%20b/"),
     ] {
         corpus::save("endpoint", name, url.as_bytes());
     }

@@ -155,12 +155,18 @@ impl Session {
         }
         let count = self.options.connections.clamp(1, 64);
         let parallelism = format!("RETR Parallelism={count},{count},{count};");
-        self.control.command("OPTS", Some(parallelism.as_bytes()))?;
+        self.control.send("OPTS", Some(parallelism.as_bytes()))?;
         let listener = self.listen()?;
         let address = listener.local_addr();
         let address = address.map_err(|error| Error::io("listen for data", error))?;
         let (verb, argument) = active(address);
-        self.control.command(verb, Some(argument.as_bytes()))?;
+        self.control.send(verb, Some(argument.as_bytes()))?;
+        for verb in ["OPTS", verb] {
+            let reply = self.control.final_reply()?;
+            if !reply.is_success() {
+                return Err(Error::refused(verb, &reply));
+            }
+        }
         Ok(Incoming {
             listener,
             connections: Vec::new(),
@@ -290,13 +296,11 @@ impl Session {
         }
         let file = &batch.files[batch.head];
         let connections = readable.iter().zip(&ready[2..]);
-        incoming.receive(
-            connections
-                .filter(|(_, ready)| **ready)
-                .map(|(index, _)| *index),
-            file,
-            current,
-        )
+        let connections = connections.filter(|(_, ready)| **ready);
+        incoming.receive(connections.map(|(index, _)| *index), file, current)?;
+        // The place for the data may have waited longer than the server may be silent.
+        batch.heard = Instant::now();
+        Ok(())
     }
 }
 

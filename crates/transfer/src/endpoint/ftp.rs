@@ -1,0 +1,183 @@
+//! `ftp://`, `gsiftp://` and `sshftp://`: a path at an FTP or GridFTP server. It can only be a
+//! source.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_engine::listing::Depth;
+use longhaul_engine::send::source::Source as OpenSource;
+use longhaul_gridftp::Error;
+use longhaul_gridftp::location::{Location, Scheme};
+use longhaul_gridftp::netrc;
+use longhaul_gridftp::session::Options;
+
+use super::Endpoint;
+use super::error::EndpointError;
+use super::kind::{Definition, Kind, ListsHosts, NoSource, Source, SourceOpening, Tell};
+use super::local::list_in;
+use super::promises::Promises;
+use crate::ftp::{Server, Sessions};
+use crate::settings::{ConnectionSettings, DataSecurity};
+use crate::stop::{Exit, Stop};
+
+/// Permission bits that would let other users read passwords.
+const OTHERS: u32 = 0o077;
+
+pub(super) const KIND: Definition = Definition {
+    name: "`ftp://HOST/PATH`",
+    notation: Some("ftp://HOST/PATH, gsiftp:// or sshftp:// (an FTP or GridFTP server)"),
+    promises: Promises {
+        source: true,
+        files: true,
+        trees: true,
+        ranges: true,
+        resumes: true,
+        repeatable: true,
+        times: true,
+        modes: true,
+        digests: true,
+        listing: true,
+        ordered_listing: true,
+        foreign: true,
+        ..Promises::NOTHING
+    },
+    parse,
+};
+
+fn parse(text: &[u8]) -> Option<Result<Endpoint, EndpointError>> {
+    Location::is_location(text).then(|| match Location::parse(text) {
+        // The text of an endpoint is shown, stored and visible to other users.
+        Ok(location) if location.password.is_some() => Err(EndpointError::Password),
+        Ok(location) => Ok(Endpoint::new(FtpPath {
+            text: text.to_vec(),
+            location,
+        })),
+        Err(error) => Err(EndpointError::Ftp(error)),
+    })
+}
+
+/// A path at an FTP or GridFTP server.
+#[derive(Clone, Debug)]
+struct FtpPath {
+    /// The URL as given.
+    text: Vec<u8>,
+    location: Location,
+}
+
+impl Kind for FtpPath {
+    fn definition(&self) -> &'static Definition {
+        &KIND
+    }
+
+    fn text(&self) -> Vec<u8> {
+        self.text.clone()
+    }
+
+    fn identity(&self, _: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        Ok(vec![b"ftp".to_vec(), self.text.clone()])
+    }
+
+    fn source(&self) -> Option<&dyn Source> {
+        Some(self)
+    }
+
+    fn host_name(&self) -> Option<&str> {
+        Some(&self.location.host)
+    }
+
+    fn path(&self) -> Option<&[u8]> {
+        Some(&self.location.path)
+    }
+
+    fn list(&self, depth: Depth, hosts: &dyn ListsHosts, tell: &mut Tell<'_>) -> Result<(), Stop> {
+        let server = self.connect(hosts.connection())?;
+        list_in(&server, &self.location.path, depth, tell)
+    }
+}
+
+impl Source for FtpPath {
+    fn open(&self, opening: &dyn SourceOpening) -> Result<OpenSource, NoSource> {
+        let server = self.connect(opening.connection())?;
+        opening.open_in(Arc::new(server), &self.location.path)
+    }
+}
+
+impl FtpPath {
+    /// Connects to the server and logs in.
+    fn connect(&self, connection: &ConnectionSettings) -> Result<Server, Stop> {
+        let words = connection.ssh.words()?;
+        let buffer = connection.buffer;
+        let options = Options {
+            silence: connection.timeout,
+            buffer_bytes: buffer.map(|bytes| bytes.try_into().unwrap_or(u32::MAX)),
+            trusted: connection.authority.clone(),
+            ports: connection.ssh.ports.and_then(|ports| ports.range()),
+            ssh: words,
+            ..Options::default()
+        };
+        let sessions = Sessions::new(self.with_login()?, options);
+        let first = sessions.open_first().map_err(|error| self.stop(&error))?;
+        if !first.encrypts_data() && connection.data_security != DataSecurity::Clear {
+            let text = format!(
+                "{}: the server sends the data in clear text, and nothing authenticates them: to \
+                 accept this, add --data-security clear",
+                self.location.host
+            );
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        sessions.add(first);
+        Ok(Server(Arc::new(sessions)))
+    }
+
+    /// Returns the reason why no session could be opened.
+    fn stop(&self, error: &Error) -> Stop {
+        let exit = match error {
+            Error::Refused { .. } | Error::Tls(_) => Exit::Authentication,
+            _ => Exit::Connection,
+        };
+        Stop::new(exit, format!("{}: {error}", self.location.host))
+    }
+
+    /// Returns the location with the login of `~/.netrc`. Ssh has logins of its own.
+    fn with_login(&self) -> Result<Location, Stop> {
+        let mut location = self.location.clone();
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let Some(path) = home.filter(|_| location.scheme != Scheme::Sshftp) else {
+            return Ok(location);
+        };
+        let path = path.join(".netrc");
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let found = netrc::find(&text, &location.host, location.user.as_deref());
+        let Some(login) = found else {
+            return Ok(location);
+        };
+        let mode = std::fs::metadata(&path).map_or(0, |status| status.permissions().mode());
+        if login.password.is_some() && mode & OTHERS != 0 {
+            let path = path.display();
+            let text = format!("{path} contains passwords that others can read: chmod 600 {path}");
+            return Err(Stop::new(Exit::Local, text));
+        }
+        location.user = Some(login.user);
+        location.password = login.password;
+        Ok(location)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_with_a_password_is_refused_without_showing_it() {
+        for url in ["ftp://u:secret@h/x", "ftp://u:secret@h:0/x"] {
+            let refused = parse(url.as_bytes()).unwrap().unwrap_err().to_string();
+            assert!(!refused.contains("secret"), "{refused}");
+        }
+        assert!(parse(b"h:ftp://x").is_none());
+        let endpoint = parse(b"gsiftp://h/a%20b/").unwrap().unwrap();
+        assert_eq!(endpoint.text(), b"gsiftp://h/a%20b/");
+        assert!(endpoint.host().is_none() && endpoint.sink().is_none());
+    }
+}

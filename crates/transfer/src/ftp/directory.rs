@@ -1,0 +1,291 @@
+//! A directory at a server.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use longhaul_gridftp::Error;
+use longhaul_gridftp::protocol::facts::{Entry, EntryKind};
+use longhaul_gridftp::session::{Listed, Session, join};
+use longhaul_proto::manifest::Timestamp;
+use longhaul_storage::refusing::refuse_changes;
+use longhaul_storage::{DataMode, Directory, FileKind, ListedName, NameList, Status, StoredFile};
+use longhaul_system::queue::lock;
+
+use super::file::RemoteFile;
+use super::sessions::Sessions;
+use super::small_files::{SMALL_FILE_BYTES, SmallFiles};
+
+/// Maximum number of entries of a directory. Their listing is kept in memory, about 200 bytes for
+/// each.
+const MAXIMUM_ENTRIES: usize = 1_000_000;
+
+/// Permission bits of files whose server tells none.
+const FILE_MODE: u32 = 0o644;
+
+/// Permission bits of directories whose server tells none.
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// Entries of a directory by name. `None` stands for a line of the listing that is no entry.
+pub type Entries = BTreeMap<Vec<u8>, Option<Entry>>;
+
+/// Maximum length of a name in bytes.
+const MAXIMUM_NAME_BYTES: usize = 255;
+
+/// A directory at a server.
+pub struct RemoteDirectory {
+    sessions: Arc<Sessions>,
+    path: Vec<u8>,
+    /// If true, links are followed.
+    follows: bool,
+    status: Status,
+    listing: Mutex<Option<Arc<Entries>>>,
+    small_files: Arc<SmallFiles>,
+}
+
+impl RemoteDirectory {
+    /// Opens a directory.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` or `NotADirectory`, or if the session fails.
+    pub fn open(
+        sessions: Arc<Sessions>,
+        path: &[u8],
+        follows: bool,
+    ) -> io::Result<Arc<dyn Directory>> {
+        let entry = sessions.with(|session| session.status(path))?;
+        let entry = entry.ok_or(io::ErrorKind::NotFound)?;
+        if entry.kind != EntryKind::Directory {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        Ok(RemoteDirectory::of(sessions, path, follows, &entry))
+    }
+
+    fn of(
+        sessions: Arc<Sessions>,
+        path: &[u8],
+        follows: bool,
+        entry: &Entry,
+    ) -> Arc<dyn Directory> {
+        Arc::new(RemoteDirectory {
+            small_files: Arc::new(SmallFiles::new(Arc::clone(&sessions), path)),
+            status: status_of(entry, path, sessions.started()),
+            sessions,
+            path: path.to_vec(),
+            follows,
+            listing: Mutex::new(None),
+        })
+    }
+
+    /// Returns the entry of a name, from the listing if that is known.
+    fn entry(&self, name: &[u8]) -> io::Result<Entry> {
+        let listing = lock(&self.listing).clone();
+        let found = match listing {
+            Some(listing) => match listing.get(name) {
+                Some(None) => {
+                    let text = "the server lists no valid entry here, or a name with a line break";
+                    return Err(io::Error::other(text));
+                }
+                found => found.cloned().flatten(),
+            },
+            None => {
+                let path = join(&self.path, name);
+                self.sessions.with(|session| session.status(&path))?
+            }
+        };
+        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Returns the listing. Later calls send no command to the server.
+    fn entries(&self) -> io::Result<Arc<Entries>> {
+        if let Some(listing) = &*lock(&self.listing) {
+            return Ok(Arc::clone(listing));
+        }
+        let follows = self.follows;
+        let read = self
+            .sessions
+            .with(|session| list(session, &self.path, follows))?;
+        let entries = Arc::new(read);
+        *lock(&self.listing) = Some(Arc::clone(&entries));
+        Ok(entries)
+    }
+
+    /// Returns the kind of an entry for this way of reading links.
+    fn kind_of(&self, entry: &Entry) -> FileKind {
+        match entry.kind {
+            EntryKind::Link => FileKind::Symlink,
+            _ if entry.link_target.is_some() && !self.follows => FileKind::Symlink,
+            EntryKind::File => FileKind::File,
+            EntryKind::Directory => FileKind::Directory,
+            EntryKind::Other => FileKind::Special,
+        }
+    }
+}
+
+/// Lists a directory completely.
+fn list(session: &mut Session, path: &[u8], follows: bool) -> Result<Entries, Error> {
+    let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+    session.list(path, &mut |listed| {
+        if entries.len() + unreadable.len() == MAXIMUM_ENTRIES {
+            let text = format!("a directory has more than {MAXIMUM_ENTRIES} entries");
+            return Err(Error::Unexpected(text));
+        }
+        match listed {
+            Listed::Entry(entry) => entries.push(entry),
+            Listed::Unreadable(text) => unreadable.push(text),
+        }
+        Ok(())
+    })?;
+    if follows {
+        for entry in entries
+            .iter_mut()
+            .filter(|entry| entry.kind == EntryKind::Link)
+        {
+            let whole = join(path, &entry.name);
+            if let Some(target) = session.status(&whole)? {
+                *entry = target;
+            }
+        }
+    }
+    session.complete(path, &mut entries)?;
+    let named = entries
+        .into_iter()
+        .map(|entry| (entry.name.clone(), Some(entry)));
+    let mut named: Entries = named.collect();
+    for text in unreadable {
+        // Each becomes a failure of the copy, under a name that no file has.
+        let mut name = text.replace('/', "?").into_bytes();
+        name.truncate(MAXIMUM_NAME_BYTES / 2);
+        while named.contains_key(&name) && name.len() < MAXIMUM_NAME_BYTES {
+            name.push(b'?');
+        }
+        named.entry(name).or_insert(None);
+    }
+    Ok(named)
+}
+
+/// Returns the status of an entry at a path. Servers tell no inode: a hash of the path
+/// distinguishes directories. `otherwise` is the time if the server tells none.
+fn status_of(entry: &Entry, path: &[u8], otherwise: Timestamp) -> Status {
+    let (kind, mode) = match entry.kind {
+        EntryKind::File => (FileKind::File, FILE_MODE),
+        EntryKind::Directory => (FileKind::Directory, DIRECTORY_MODE),
+        EntryKind::Link => (FileKind::Symlink, 0o777),
+        EntryKind::Other => (FileKind::Special, FILE_MODE),
+    };
+    let size = entry.size.unwrap_or_default();
+    let modified = entry.modified.map_or(otherwise, |time| Timestamp {
+        seconds: time.seconds,
+        nanoseconds: time.nanoseconds,
+    });
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    Status {
+        inode: hasher.finish(),
+        modified,
+        changed: modified,
+        ..Status::on_no_disk(kind, entry.mode.unwrap_or(mode), size)
+    }
+}
+
+/// Names in byte order.
+struct Names(std::vec::IntoIter<ListedName>);
+
+impl NameList for Names {
+    fn next_name(&mut self) -> io::Result<Option<ListedName>> {
+        Ok(self.0.next())
+    }
+}
+
+impl Directory for RemoteDirectory {
+    fn open_directory(&self, name: &[u8]) -> io::Result<Arc<dyn Directory>> {
+        let entry = self.entry(name)?;
+        if self.kind_of(&entry) != FileKind::Directory {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let path = join(&self.path, name);
+        if let Some(target) = &entry.link_target
+            && path.starts_with(target)
+        {
+            let text = "the link leads to a directory that contains it";
+            return Err(io::Error::other(text));
+        }
+        let sessions = Arc::clone(&self.sessions);
+        Ok(RemoteDirectory::of(sessions, &path, self.follows, &entry))
+    }
+
+    fn open_file(&self, name: &[u8], _: DataMode) -> io::Result<Arc<dyn StoredFile>> {
+        let entry = self.entry(name)?;
+        let Some(size) = entry
+            .size
+            .filter(|_| self.kind_of(&entry) == FileKind::File)
+        else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let path = join(&self.path, name);
+        let status = status_of(&entry, &path, self.sessions.started());
+        let file = if size <= SMALL_FILE_BYTES {
+            let listing = lock(&self.listing).clone();
+            let small_files = Arc::clone(&self.small_files);
+            RemoteFile::small(small_files, listing, name, status)
+        } else {
+            RemoteFile::large(Arc::clone(&self.sessions), path, status)
+        };
+        Ok(Arc::new(file))
+    }
+
+    fn read_symlink(&self, name: &[u8]) -> io::Result<Box<[u8]>> {
+        let entry = self.entry(name)?;
+        match entry.link_target {
+            Some(target) if entry.kind == EntryKind::Link => Ok(target.into()),
+            _ => Err(io::Error::other(
+                "the server does not tell the text of a link; --copy-links copies its target",
+            )),
+        }
+    }
+
+    fn status_of(&self, name: &[u8]) -> io::Result<Status> {
+        let entry = self.entry(name)?;
+        let path = join(&self.path, name);
+        let mut status = status_of(&entry, &path, self.sessions.started());
+        status.kind = self.kind_of(&entry);
+        if status.kind == FileKind::File && entry.size.is_none() {
+            // It vanished after the listing, or its size is unknown.
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(status)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        Ok(self.status)
+    }
+
+    fn list(&self) -> io::Result<Box<dyn NameList>> {
+        let entries = self.entries()?;
+        let names: Vec<ListedName> = entries
+            .iter()
+            .map(|(name, entry)| ListedName {
+                name: name.clone().into(),
+                kind: entry.as_ref().map(|entry| self.kind_of(entry)),
+            })
+            .collect();
+        Ok(Box::new(Names(names.into_iter())))
+    }
+
+    fn lists_in_order(&self) -> bool {
+        true
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    refuse_changes!(io::ErrorKind::Unsupported);
+}

@@ -1,0 +1,242 @@
+//! A file at a server.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use longhaul_gridftp::protocol::ranges::Ranges;
+use longhaul_gridftp::retrieve::{Fetch, Sink};
+use longhaul_storage::refusing::refuse_writes;
+use longhaul_storage::{Advice, DataMode, DataRange, Status, StoredFile};
+use longhaul_system::queue::lock;
+
+use super::ahead::{Ahead, Taken};
+use super::as_io;
+use super::directory::Entries;
+use super::sessions::Sessions;
+use super::small_files::SmallFiles;
+
+/// A file at a server.
+pub struct RemoteFile {
+    status: Status,
+    data: Data,
+}
+
+enum Data {
+    Small {
+        files: Arc<SmallFiles>,
+        listing: Option<Arc<Entries>>,
+        name: Vec<u8>,
+        /// The data after the first read.
+        read: Mutex<Option<Arc<[u8]>>>,
+    },
+    Large {
+        sessions: Arc<Sessions>,
+        path: Vec<u8>,
+        /// The transfer that is ahead of the reads. `None` before the first read.
+        ahead: Mutex<Option<Arc<Ahead>>>,
+    },
+}
+
+impl Drop for RemoteFile {
+    fn drop(&mut self) {
+        if let Data::Large { ahead, .. } = &self.data
+            && let Some(ahead) = &*lock(ahead)
+        {
+            ahead.abandon();
+        }
+    }
+}
+
+impl RemoteFile {
+    /// Returns a file that is fetched with others of its directory.
+    pub fn small(
+        files: Arc<SmallFiles>,
+        listing: Option<Arc<Entries>>,
+        name: &[u8],
+        status: Status,
+    ) -> RemoteFile {
+        let data = Data::Small {
+            files,
+            listing,
+            name: name.to_vec(),
+            read: Mutex::new(None),
+        };
+        RemoteFile { status, data }
+    }
+
+    /// Returns a file that is fetched in parts.
+    pub fn large(sessions: Arc<Sessions>, path: Vec<u8>, status: Status) -> RemoteFile {
+        let data = Data::Large {
+            sessions,
+            path,
+            ahead: Mutex::default(),
+        };
+        RemoteFile { status, data }
+    }
+
+    /// Reads a part of a large file.
+    fn read_part(
+        &self,
+        sessions: &Arc<Sessions>,
+        (path, ahead): (&[u8], &Mutex<Option<Arc<Ahead>>>),
+        buffer: &mut [u8],
+        offset: u64,
+    ) -> io::Result<()> {
+        let size = self.status.size;
+        let start = || Ahead::start(Arc::clone(sessions), path.to_vec(), size, offset);
+        for _ in 0..2 {
+            let mut current = lock(ahead);
+            let transfer = match &*current {
+                Some(transfer) => Arc::clone(transfer),
+                None if sessions.permits_more() => Arc::clone(current.insert(start()?)),
+                None => break,
+            };
+            drop(current);
+            match transfer.take(buffer, offset) {
+                Taken::All => return Ok(()),
+                Taken::Absent => break,
+                Taken::Far if !sessions.permits_more() => break,
+                Taken::Far => {
+                    let mut current = lock(ahead);
+                    // Another thread may have started one already.
+                    if current
+                        .as_ref()
+                        .is_some_and(|now| Arc::ptr_eq(now, &transfer))
+                    {
+                        transfer.abandon();
+                        *current = Some(start()?);
+                    }
+                }
+            }
+        }
+        read_directly(sessions, (path, size), buffer, offset)
+    }
+}
+
+/// Reads a part of a file in a transfer of its own.
+fn read_directly(
+    sessions: &Sessions,
+    (path, size): (&[u8], u64),
+    buffer: &mut [u8],
+    offset: u64,
+) -> io::Result<()> {
+    let end = offset + buffer.len() as u64;
+    let part = Part {
+        start: offset,
+        buffer: Mutex::new(buffer),
+    };
+    let mut present = Ranges::front(offset);
+    present.insert(end, size).map_err(io::Error::other)?;
+    let is_read = sessions.with(|session| {
+        if !session.is_extended() {
+            return Ok(false);
+        }
+        let file = Fetch {
+            path,
+            size,
+            present: present.clone(),
+            sink: &part,
+        };
+        let mut result = Ok(());
+        session.retrieve(&[file], &mut |_, ended| result = ended)?;
+        result.map(|()| true)
+    })?;
+    if is_read {
+        return Ok(());
+    }
+    // In stream mode, a transfer ends only with its connection.
+    let session = sessions.open_for_file().map_err(as_io)?;
+    let mut reader = session.into_reader(path, offset).map_err(as_io)?;
+    let mut buffer = lock(&part.buffer);
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match reader.read(&mut buffer[filled..]).map_err(as_io)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => filled += count,
+        }
+    }
+    Ok(())
+}
+
+/// The part of a file that a buffer holds. Other bytes are ignored.
+struct Part<'a> {
+    start: u64,
+    buffer: Mutex<&'a mut [u8]>,
+}
+
+impl Sink for Part<'_> {
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut buffer = lock(&self.buffer);
+        copy_overlap(&mut buffer, self.start, bytes, offset);
+        Ok(())
+    }
+}
+
+/// Copies the bytes that both ranges of a file have. Returns their number.
+fn copy_overlap(buffer: &mut [u8], start: u64, bytes: &[u8], offset: u64) -> u64 {
+    let first = start.max(offset);
+    let end = (start + buffer.len() as u64).min(offset + bytes.len() as u64);
+    if first >= end {
+        return 0;
+    }
+    let to = (first - start) as usize..(end - start) as usize;
+    let from = (first - offset) as usize..(end - offset) as usize;
+    buffer[to].copy_from_slice(&bytes[from]);
+    end - first
+}
+
+impl StoredFile for RemoteFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let left = self.status.size.saturating_sub(offset);
+        let count = usize::try_from(left)
+            .unwrap_or(usize::MAX)
+            .min(buffer.len());
+        let buffer = &mut buffer[..count];
+        if count == 0 {
+            return Ok(0);
+        }
+        match &self.data {
+            Data::Small {
+                files,
+                listing,
+                name,
+                read,
+            } => {
+                let mut read = lock(read);
+                let data = match &*read {
+                    Some(data) => Arc::clone(data),
+                    None => {
+                        let data = files.read(listing.as_deref(), name, self.status.size)?;
+                        Arc::clone(read.insert(data))
+                    }
+                };
+                copy_overlap(buffer, offset, &data, 0);
+            }
+            Data::Large {
+                sessions,
+                path,
+                ahead,
+            } => self.read_part(sessions, (path, ahead), buffer, offset)?,
+        }
+        Ok(count)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        Ok(self.status)
+    }
+
+    fn next_data(&self, offset: u64) -> io::Result<Option<DataRange>> {
+        Ok((offset < self.status.size).then_some(DataRange {
+            start: offset,
+            end: self.status.size,
+        }))
+    }
+
+    fn advise(&self, _: Advice, _: u64, _: u64) {}
+
+    fn data_mode(&self) -> DataMode {
+        DataMode::Buffered
+    }
+
+    refuse_writes!(io::ErrorKind::Unsupported);
+}
