@@ -108,7 +108,7 @@ impl Play<'_> {
                 None => break,
             }
         }
-        let _ = self.receiver.poll_timeout();
+        let _ = self.receiver.files().durability().poll_timeout();
         while self.receiver.poll_event().is_some() {}
         for _ in 0..64 {
             let Some(message) = self.receiver.poll_message() else {
@@ -228,7 +228,7 @@ impl Play<'_> {
             return Some(());
         }
         let stream = StreamId(self.choices.byte().into());
-        self.receiver.handle_arrival(stream);
+        self.receiver.acks_mut().handle_arrival(stream);
         let keeps = match &header.content {
             Content::Piece(piece) => vec![self.receiver.handle_piece(piece).ok()?],
             Content::Pack(pack) => self.receiver.handle_pack(pack).ok()?,
@@ -314,12 +314,13 @@ impl Play<'_> {
                 self.receiver.handle_corrupt(name, AgainReason::Corrupt);
             }
             Content::Piece(piece) if self.choices.below(16) == 0 => {
-                self.receiver.handle_write_failed(piece.name(), failure());
+                self.receiver
+                    .handle_written(piece.name(), Err(failure()), self.now);
             }
             Content::Piece(piece) => {
                 if let Some(checksum) = piece.checksum.filter(|c| self.integrity.fits(c)) {
                     let name = piece.name();
-                    self.receiver.handle_written(name, checksum, self.now);
+                    self.receiver.handle_written(name, Ok(checksum), self.now);
                 }
             }
             Content::Pack(pack) if corrupt => {
@@ -406,32 +407,37 @@ impl Play<'_> {
             StorageJob::FinishDirectory(entry) => match self.result() {
                 Ok(()) if entry.mode % 2 == 1 => {
                     self.receiver
-                        .handle_directory_planned(entry, Some(Change::New));
+                        .handle_directory(entry, Outcome::Planned(Some(Change::New)));
                 }
-                result => self.receiver.handle_directory_finished(entry, result),
+                result => self.receiver.handle_directory(entry, result.into()),
             },
             StorageJob::Link(entry) => {
                 let outcome = self.outcome();
                 self.receiver.handle_packed(vec![(entry, outcome)]);
             }
-            StorageJob::Names(_) => self.receiver.handle_names_taken(),
+            StorageJob::Names(_) => self.receiver.removals_mut().handle_names_taken(),
             StorageJob::EndNames(end) => {
                 let compared = end.map_or_else(|| self.result(), Err);
-                self.receiver.handle_names_compared(compared);
+                self.receiver.removals_mut().handle_names_compared(compared);
             }
             StorageJob::Remove => {
                 let ended = self.choices.flag();
-                self.receiver.handle_removed(Vec::new(), ended);
+                self.receiver
+                    .removals_mut()
+                    .handle_removed(Vec::new(), ended);
             }
             StorageJob::MakeProbes(questions) => {
                 self.receiver
+                    .probes_mut()
                     .handle_probes_made(vec![None; questions.len()]);
             }
             StorageJob::RemoveProbes(seen) => {
                 let results = seen.into_iter().map(|seen| seen.then(failure));
-                self.receiver.handle_probes_removed(results.collect());
+                self.receiver
+                    .probes_mut()
+                    .handle_probes_removed(results.collect());
             }
-            StorageJob::Finish => self.receiver.handle_finished(),
+            StorageJob::Finish => self.receiver.handle_finished(Vec::new()),
         }
     }
 

@@ -301,7 +301,7 @@ impl Receiving<'_> {
         shared
             .machine
             .receiver()
-            .is_some_and(|receiver| receiver.is_under_way(file, generation))
+            .is_some_and(|receiver| receiver.files().is_under_way(file, generation))
     }
 
     /// True if a block of this content may still be needed when it arrives.
@@ -339,7 +339,7 @@ impl Receiving<'_> {
             .is_clear()
             .then(|| lock(&self.side.awaited));
         let keeps = self.tell(|receiver| {
-            receiver.handle_arrival(stream);
+            receiver.acks_mut().handle_arrival(stream);
             match &header.content {
                 Content::Piece(piece) => receiver.handle_piece(piece).map(|verdict| vec![verdict]),
                 Content::Pack(entries) => receiver.handle_pack(entries),

@@ -331,6 +331,15 @@ pub enum Outcome {
     Mended,
 }
 
+impl From<Result<(), Failure>> for Outcome {
+    fn from(result: Result<(), Failure>) -> Outcome {
+        match result {
+            Ok(()) => Outcome::Committed { digest: None },
+            Err(failure) => Outcome::Failed(failure),
+        }
+    }
+}
+
 /// Kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 #[cbor(index_only)]

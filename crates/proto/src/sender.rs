@@ -35,7 +35,7 @@ pub use results::{
     PieceRead, ReadData, ReadJob, SenderError,
 };
 pub use settings::{MOST_FILTERED, MOST_LARGE_FILES, SenderSettings};
-use still::{Progress, Still};
+use still::{Activity, Still};
 use streams::Hopeless;
 pub use streams::Streams;
 pub use task::{Part, Supply, Task, TaskId, TaskResult, Work};
@@ -300,7 +300,7 @@ impl<W: Work> Sender<W> {
     /// already there costs only its transmission. Returns the number of blocks.
     pub fn handle_stillness(&mut self, patience: Duration, now: Moment) -> usize {
         let account = self.account();
-        let seen = Progress {
+        let seen = Activity {
             arrived_bytes: account.arrived_bytes,
             durable_bytes: account.durable_bytes,
             tasks: self.plan.task_count(),

@@ -146,7 +146,7 @@ impl Remover<'_> {
     fn ask_sources(&self, question: SourcesQuestion) -> Option<Result<(), Failure>> {
         let asks = self
             .receiving()
-            .tell(|receiver| receiver.ask_sources(question))?;
+            .tell(|receiver| receiver.probes_mut().ask_sources(question))?;
         if !asks {
             return None;
         }
@@ -156,7 +156,7 @@ impl Remover<'_> {
                 return None;
             }
             let receiver = shared.machine.receiver_mut()?;
-            if let Some(answer) = receiver.take_sources() {
+            if let Some(answer) = receiver.probes_mut().take_sources() {
                 return Some(answer.map_or(Ok(()), Err));
             }
             let waited = self.transfer.signals.searching.wait(shared);

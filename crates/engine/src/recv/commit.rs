@@ -152,6 +152,8 @@ impl Committer<'_> {
                 return Some(job);
             }
             let wait = receiver
+                .files()
+                .durability()
                 .poll_timeout()
                 .map(|at| (at - now).max(Duration::from_millis(1)));
             shared = match wait {
@@ -266,7 +268,7 @@ impl Committer<'_> {
     fn end_directory(&self, entry: Entry) {
         if self.is_not_made(&entry) {
             self.receiving()
-                .tell(|receiver| receiver.handle_directory_left(entry, Held::Missing));
+                .tell(|receiver| receiver.handle_directory(entry, Outcome::Left(Held::Missing)));
             return;
         }
         let result = self.finish_directory(&entry);
@@ -274,11 +276,13 @@ impl Committer<'_> {
             return;
         }
         self.receiving().tell(|receiver| match result {
-            Ok(Folded::There) => receiver.handle_directory_there(entry),
-            Ok(Folded::Mended) => receiver.handle_directory_mended(entry),
-            Ok(Folded::Left(held)) => receiver.handle_directory_left(entry, held),
-            Ok(Folded::Done) => receiver.handle_directory_finished(entry, Ok(())),
-            Err(failure) => receiver.handle_directory_finished(entry, Err(failure)),
+            Ok(Folded::There) => receiver.handle_directory(entry, Outcome::Unchanged),
+            Ok(Folded::Mended) => receiver.handle_directory(entry, Outcome::Mended),
+            Ok(Folded::Left(held)) => receiver.handle_directory(entry, Outcome::Left(held)),
+            Ok(Folded::Done) => {
+                receiver.handle_directory(entry, Outcome::Committed { digest: None })
+            }
+            Err(failure) => receiver.handle_directory(entry, Outcome::Failed(failure)),
         });
     }
 
@@ -291,10 +295,8 @@ impl Committer<'_> {
             Ok(()) => {
                 let notices = self.side.destination.notices.list();
                 self.transfer.measurements().observe_at_last();
-                self.receiving().tell(|receiver| {
-                    receiver.handle_notices(notices);
-                    receiver.handle_finished();
-                });
+                self.receiving()
+                    .tell(|receiver| receiver.handle_finished(notices));
             }
             Err(error) => {
                 if !self.receiving().end_if_lost() {
@@ -562,13 +564,15 @@ impl Committer<'_> {
         let _ = expire(directory, age, file_time_now(), EXPIRY_NAMES, &mut count);
         if expired > 0 {
             self.receiving()
-                .tell(|receiver| receiver.handle_expired(expired));
+                .tell(|receiver| receiver.outcomes_mut().count_expired(expired));
         }
     }
 
     /// True if an entry failed so far.
     fn have_failed(&self) -> bool {
-        let failed = self.receiving().tell(|receiver| receiver.has_failed());
+        let failed = self
+            .receiving()
+            .tell(|receiver| receiver.totals().failed > 0);
         failed.unwrap_or_default()
     }
 

@@ -138,7 +138,7 @@ impl Comparer<'_> {
         };
         Counters::add(&self.transfer.counters.read_bytes, entry.size());
         self.receiving()
-            .tell(|receiver| receiver.handle_digest_read(entry.size()));
+            .tell(|receiver| receiver.outcomes_mut().count_digest_read(entry.size()));
         if found != digest {
             return if self.receiving().copies() {
                 Compared::Differs

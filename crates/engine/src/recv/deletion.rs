@@ -55,7 +55,7 @@ impl Remover<'_> {
                 }
                 drop(state);
                 self.receiving()
-                    .tell(|receiver| receiver.handle_names_taken());
+                    .tell(|receiver| receiver.removals_mut().handle_names_taken());
             }
             StorageJob::EndNames(failure) => {
                 let before = std::mem::replace(&mut *state, State::Over);
@@ -76,7 +76,7 @@ impl Remover<'_> {
                 let result = planned.map(|carry| *state = State::Carrying(Box::new(carry)));
                 drop(state);
                 self.receiving()
-                    .tell(|receiver| receiver.handle_names_compared(result));
+                    .tell(|receiver| receiver.removals_mut().handle_names_compared(result));
             }
             StorageJob::Remove => {
                 let (removed, ended) = match &mut *state {
@@ -85,7 +85,7 @@ impl Remover<'_> {
                 };
                 drop(state);
                 self.receiving()
-                    .tell(|receiver| receiver.handle_removed(removed, ended));
+                    .tell(|receiver| receiver.removals_mut().handle_removed(removed, ended));
             }
             _ => {}
         }

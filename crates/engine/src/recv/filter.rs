@@ -123,7 +123,7 @@ impl Committer<'_> {
                 self.side.parts.discard(id, generation);
                 if let Some(digest) = digest {
                     self.receiving()
-                        .tell(|r| r.handle_filtered(id, generation, digest));
+                        .tell(|r| r.files_mut().handle_filtered(id, generation, digest));
                 }
                 if self.runs_commands() {
                     let large = Committed::large(entry, generation, digest);

@@ -6,7 +6,7 @@ use std::io;
 use longhaul_proto::criteria::Held;
 use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::Entry;
-use longhaul_proto::message::Change;
+use longhaul_proto::message::{Change, Outcome};
 use longhaul_proto::receiver::Compared;
 use longhaul_storage::failure::failure_of;
 use longhaul_storage::{FileKind, Status};
@@ -26,8 +26,8 @@ impl Comparer<'_> {
                 .finish_directory(&entry)
                 .map(drop);
             self.receiving().tell(|r| match result {
-                Ok(()) => r.handle_directory_there(entry),
-                Err(failure) => r.handle_directory_finished(entry, Err(failure)),
+                Ok(()) => r.handle_directory(entry, Outcome::Unchanged),
+                Err(failure) => r.handle_directory(entry, Outcome::Failed(failure)),
             });
             return;
         }
@@ -39,12 +39,12 @@ impl Comparer<'_> {
                 Ok(Way::Free) => found = Err(io::ErrorKind::NotFound.into()),
                 Ok(Way::Left(held)) => {
                     self.receiving()
-                        .tell(|r| r.handle_directory_left(entry, held));
+                        .tell(|r| r.handle_directory(entry, Outcome::Left(held)));
                     return;
                 }
                 Err(failure) => {
                     self.receiving()
-                        .tell(|r| r.handle_directory_finished(entry, Err(failure)));
+                        .tell(|r| r.handle_directory(entry, Outcome::Failed(failure)));
                     return;
                 }
             }
@@ -53,7 +53,7 @@ impl Comparer<'_> {
             Ok(folder) => Ok(self.planned_directory(&folder, &entry)),
             Err(error) if existing && error.kind() == io::ErrorKind::NotFound => {
                 self.receiving()
-                    .tell(|r| r.handle_directory_left(entry, Held::Missing));
+                    .tell(|r| r.handle_directory(entry, Outcome::Left(Held::Missing)));
                 return;
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Some(Change::New)),
@@ -63,8 +63,8 @@ impl Comparer<'_> {
             }
         };
         self.receiving().tell(|receiver| match planned {
-            Ok(change) => receiver.handle_directory_planned(entry, change),
-            Err(failure) => receiver.handle_directory_finished(entry, Err(failure)),
+            Ok(change) => receiver.handle_directory(entry, Outcome::Planned(change)),
+            Err(failure) => receiver.handle_directory(entry, Outcome::Failed(failure)),
         });
     }
 

@@ -64,7 +64,7 @@ impl Remover<'_> {
                     .unzip();
                 *lock(&self.side.probes.0) = made;
                 self.receiving()
-                    .tell(|receiver| receiver.handle_probes_made(probes));
+                    .tell(|receiver| receiver.probes_mut().handle_probes_made(probes));
             }
             StorageJob::RemoveProbes(seen) => {
                 let made = std::mem::take(&mut *lock(&self.side.probes.0));
@@ -72,7 +72,7 @@ impl Remover<'_> {
                 let results = results.map(|(made, seen)| conclude(self.side, made, seen).err());
                 let results = results.collect();
                 self.receiving()
-                    .tell(|receiver| receiver.handle_probes_removed(results));
+                    .tell(|receiver| receiver.probes_mut().handle_probes_removed(results));
             }
             _ => {}
         }

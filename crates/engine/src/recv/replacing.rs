@@ -255,7 +255,7 @@ impl Remover<'_> {
             failure: None,
         };
         self.receiving()
-            .tell(|receiver| receiver.handle_made_way(removal));
+            .tell(|receiver| receiver.removals_mut().handle_made_way(removal));
         Ok(Way::Free)
     }
 
@@ -285,7 +285,9 @@ impl Remover<'_> {
         let was_committed = self.receiving().copies();
         for failed in failed.chunks(TOLD_TOGETHER) {
             self.receiving().tell(|receiver| {
-                receiver.handle_unreplaced(failed.to_vec(), was_committed);
+                receiver
+                    .removals_mut()
+                    .handle_unreplaced(failed.to_vec(), was_committed);
             });
         }
     }

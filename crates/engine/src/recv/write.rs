@@ -65,7 +65,7 @@ impl Receiving<'_> {
         let mut shared = self.transfer.lock();
         while !shared.is_over()
             && let Some(receiver) = shared.machine.receiver()
-            && !receiver.may_write()
+            && !receiver.files().durability().may_write()
         {
             let waited = self.transfer.signals.writing.wait(shared);
             shared = waited.unwrap_or_else(PoisonError::into_inner);
@@ -108,14 +108,14 @@ impl Receiving<'_> {
             (Ok(()), Some(checksum)) => {
                 Counters::add(&self.transfer.counters.written_bytes, piece.data_bytes());
                 Counters::add(&self.transfer.counters.hole_bytes, piece.hole_bytes());
-                self.tell(|receiver| receiver.handle_written(name, checksum, now));
+                self.tell(|receiver| receiver.handle_written(name, Ok(checksum), now));
             }
             (Ok(()), None) => {}
             (Err(failure), _) => {
                 if self.end_if_lost() {
                     return;
                 }
-                self.tell(|receiver| receiver.handle_write_failed(name, failure));
+                self.tell(|receiver| receiver.handle_written(name, Err(failure), now));
                 self.side.parts.leave_behind(name.file, name.generation);
             }
         }

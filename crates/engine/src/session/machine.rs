@@ -72,7 +72,7 @@ impl Machine {
     pub fn account(&self) -> Account {
         match &self.0 {
             End::Sending(sender) => sender.account(),
-            End::Receiving(receiver) => receiver.account(),
+            End::Receiving(receiver) => receiver.files().account(),
         }
     }
 
@@ -104,7 +104,7 @@ impl Machine {
     pub fn moved_data(&self) -> u64 {
         match &self.0 {
             End::Sending(sender) => sender.account().arrived_bytes,
-            End::Receiving(receiver) => receiver.account().moved_bytes,
+            End::Receiving(receiver) => receiver.files().account().moved_bytes,
         }
     }
 
@@ -112,7 +112,7 @@ impl Machine {
     pub fn has_message(&self) -> bool {
         match &self.0 {
             End::Sending(sender) => sender.has_message(),
-            End::Receiving(receiver) => receiver.has_message() || !receiver.has_room(),
+            End::Receiving(receiver) => receiver.has_message() || !receiver.acks().has_room(),
         }
     }
 
@@ -141,7 +141,7 @@ impl Machine {
     pub fn handle_stream_down(&mut self, stream: StreamId) {
         match &mut self.0 {
             End::Sending(sender) => sender.handle_stream_down(stream),
-            End::Receiving(receiver) => receiver.handle_stream_down(stream),
+            End::Receiving(receiver) => receiver.acks_mut().handle_stream_down(stream),
         }
     }
 

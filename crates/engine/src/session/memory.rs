@@ -7,7 +7,7 @@ use super::{SessionError, Shared};
 
 /// Fails if the state of a session exceeds its share of the host's memory.
 pub(super) fn check(receiver: &Receiver, seat: &Seat) -> Result<(), SessionError> {
-    let bytes = receiver.remembered_bytes();
+    let bytes = receiver.load().bytes;
     // Most sessions need less than the minimum share, so the share need not be computed.
     if bytes <= LEAST_REMEMBERED {
         return Ok(());
@@ -26,8 +26,6 @@ impl Shared {
         let Some(receiver) = self.machine.receiver() else {
             return false;
         };
-        self.lifetime.is_alone()
-            && !self.is_over()
-            && receiver.remembered_bytes() > LEAST_REMEMBERED
+        self.lifetime.is_alone() && !self.is_over() && receiver.load().bytes > LEAST_REMEMBERED
     }
 }

@@ -45,14 +45,14 @@ impl Signals {
     /// Wakes the threads of a receiving end that may have work. `storing_in_time` is true if a
     /// committer wakes by itself when the next storage job is due.
     pub fn notify_for_receiver(&self, receiver: &Receiver, storing_in_time: bool, now: Moment) {
-        let unwatched = receiver.poll_timeout().is_some() && !storing_in_time;
+        let unwatched = receiver.files().durability().poll_timeout().is_some() && !storing_in_time;
         if unwatched || receiver.has_storage_job(now) {
             self.storing.notify_one();
         }
-        if receiver.may_write() {
+        if receiver.files().durability().may_write() {
             self.writing.notify_all();
         }
-        if receiver.has_sources() {
+        if receiver.probes().has_sources() {
             self.searching.notify_all();
         }
     }

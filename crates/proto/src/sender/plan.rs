@@ -8,10 +8,12 @@
 mod account;
 mod again;
 mod blocks;
+mod front;
 mod fronts;
 mod lost;
 mod queues;
 mod reading;
+mod sizes;
 mod tasks;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -27,9 +29,10 @@ use crate::message::{Failure, FailureKind, Message};
 use crate::session::StreamId;
 use blocks::Blocks;
 pub(super) use blocks::Help;
-use fronts::{Front, Fronts};
+use front::Front;
+use fronts::Fronts;
 use queues::{Queues, SmallEntry};
-pub(super) use reading::{BlockBytes, Speed};
+pub(super) use sizes::{BlockBytes, Speed};
 use tasks::{RangeTask, Stage, Tasks, Tracked, is_aligned};
 
 /// Maximum size in bytes of a sparse file in a pack. The other end restores its holes. File systems

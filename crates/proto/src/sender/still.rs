@@ -9,7 +9,7 @@ const MOST_DOUBLINGS: u32 = 5;
 
 /// Values that change with any progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Progress {
+pub(super) struct Activity {
     pub arrived_bytes: u64,
     pub durable_bytes: u64,
     /// Number of open tasks.
@@ -22,7 +22,7 @@ pub(super) struct Progress {
 #[derive(Debug, Default)]
 pub(super) struct Still {
     since: Moment,
-    seen: Progress,
+    seen: Activity,
     tries: u32,
 }
 
@@ -32,7 +32,7 @@ impl Still {
     pub fn is_over(
         &mut self,
         patience: Duration,
-        seen: Progress,
+        seen: Activity,
         waits: bool,
         now: Moment,
     ) -> bool {
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn patience_doubles_without_progress_and_waiting_does_not_count() {
         let mut still = Still::default();
-        let mut progress = Progress::default();
+        let mut progress = Activity::default();
         let mut tries = Vec::new();
         for second in 0..100 {
             let now = Moment(0) + Duration::from_secs(second);

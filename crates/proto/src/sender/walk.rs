@@ -5,6 +5,7 @@
 //! reports its outcome. The window of entries bounds the memory for any size of the tree.
 
 mod digests;
+mod extent;
 mod filtering;
 mod listing;
 mod moves;
@@ -21,6 +22,7 @@ use crate::filter::LeftOut;
 use crate::manifest::{AnchorState, Entry, EntryId, EntryKind};
 use crate::message::{Answer, Failure, Message, Outcome};
 use digests::Digests;
+use extent::Extent;
 use filtering::Filtering;
 use listing::{FIRST_QUESTIONS, Listing};
 pub use moves::{Moved, Moves};
@@ -48,10 +50,7 @@ pub struct Walk {
     ready: VecDeque<Task>,
     messages: VecDeque<Message>,
     events: VecDeque<EntryEvent>,
-    walked: u64,
-    walk_ended: bool,
-    left_out: LeftOut,
-    anchor: Option<Box<AnchorState>>,
+    extent: Extent,
     /// Numbers of entries that the receiver leaves unchanged on purpose.
     held: LeftOut,
 }
@@ -72,10 +71,7 @@ impl Walk {
             ready: VecDeque::new(),
             messages: VecDeque::new(),
             events: VecDeque::new(),
-            walked: 0,
-            walk_ended: false,
-            left_out: LeftOut::default(),
-            anchor: None,
+            extent: Extent::default(),
             held: LeftOut::default(),
         }
     }
@@ -122,7 +118,7 @@ impl Walk {
 
     /// Adds an entry. Its number is one higher than the previous one.
     pub fn handle_entry(&mut self, entry: Entry) {
-        self.walked = entry.id.0 + 1;
+        self.extent.count(entry.id);
         let id = entry.id;
         let is_directory = entry.kind == EntryKind::Directory;
         if self.settings.asks && self.listing.push(&entry) {
@@ -140,7 +136,7 @@ impl Walk {
 
     /// Adds an entry that cannot be read.
     pub fn handle_unreadable(&mut self, entry: Entry, failure: Failure) {
-        self.walked = entry.id.0 + 1;
+        self.extent.count(entry.id);
         let id = entry.id;
         self.track(id, entry.text_bytes(), Stage::Asked(entry));
         self.abandon(id, failure);
@@ -166,43 +162,36 @@ impl Walk {
 
     /// Sets the state that the destination itself gets. Only the first call has an effect.
     pub fn handle_anchor(&mut self, anchor: AnchorState) {
-        self.anchor.get_or_insert_with(|| Box::new(anchor));
+        self.extent.anchor_or(|| anchor);
     }
 
     /// Handles a source that fills the destination and has these permission bits. The destination
     /// is limited to the bits that all such sources share.
     pub fn handle_filling(&mut self, mode: u32) {
-        let state = || {
-            Box::new(AnchorState {
-                mode,
-                modified: Default::default(),
-                owner: None,
-                is_limit: true,
-            })
+        let state = || AnchorState {
+            mode,
+            modified: Default::default(),
+            owner: None,
+            is_limit: true,
         };
-        self.anchor.get_or_insert_with(state).mode &= mode;
+        self.extent.anchor_or(state).mode &= mode;
     }
 
     /// Sets the numbers of names that the walk left out on purpose.
     pub fn handle_left_out(&mut self, left_out: LeftOut) {
-        self.left_out = left_out;
+        self.extent.set_left_out(left_out);
     }
 
     /// Handles the end of the walk.
     pub fn handle_walk_end(&mut self) {
         self.flush_listing();
-        self.walk_ended = true;
-        self.messages.push_back(Message::WalkEnd {
-            entries: self.walked,
-            left_out: self.left_out,
-            anchor: self.anchor.take(),
-        });
+        self.messages.push_back(self.extent.end());
     }
 
     /// Returns the numbers of names that the walk left out on purpose (zero before its end) and of
     /// entries that the receiver leaves unchanged.
     pub fn left_out(&self) -> LeftOut {
-        self.left_out.with_held(self.held)
+        self.extent.left_out().with_held(self.held)
     }
 
     /// Handles the acceptance of the session. If the destination is empty, the sender asks no
@@ -225,7 +214,9 @@ impl Walk {
 
     /// True if the first batch of questions is complete or cannot grow.
     pub fn has_first_questions(&self) -> bool {
-        self.walked >= FIRST_QUESTIONS || self.walk_ended || self.entry_credit() == 0
+        self.extent.entries() >= FIRST_QUESTIONS
+            || self.extent.has_ended()
+            || self.entry_credit() == 0
     }
 
     /// Asks for the walked entries although the batch is not full, because the walk pauses or no
@@ -459,7 +450,7 @@ impl Work for Walk {
     }
 
     fn supply(&self) -> Supply {
-        if self.walk_ended {
+        if self.extent.has_ended() {
             Supply::Ended
         } else if self.entry_credit() == 0 {
             Supply::Paused
@@ -469,12 +460,13 @@ impl Work for Walk {
     }
 
     fn is_done(&self) -> bool {
-        self.walk_ended && self.entries.is_empty()
+        self.extent.has_ended() && self.entries.is_empty()
     }
 
     fn progress(&self) -> u64 {
-        let ended = self.walked.saturating_sub(self.entries.len() as u64);
-        self.walked.saturating_add(ended)
+        let entries = self.extent.entries();
+        let ended = entries.saturating_sub(self.entries.len() as u64);
+        entries.saturating_add(ended)
     }
 
     fn handle_answer(&mut self, id: EntryId, answer: Answer) -> Result<(), SenderError> {

@@ -156,9 +156,9 @@ impl StreamThread<'_> {
                 * self.transfer.pool.buffer_bytes() as u64;
             let used = self.transfer.pool.in_use().0;
             if used >= most || self.is_held_up() {
-                receiver.handle_room(false);
+                receiver.acks_mut().handle_room(false);
             } else if used < most / 4 * 3 {
-                receiver.handle_room(true);
+                receiver.acks_mut().handle_room(true);
             }
         }
     }

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use super::sizes::SHORT_BLOCK_BYTES;
 use super::tasks::Tasks;
 use crate::manifest::{Entry, EntryId};
 
 /// Capacity that an empty queue of small entries keeps.
 const SMALL_KEPT: usize = 256;
 
-/// Minimum number of remaining blocks per stream at the end, and the minimum block size in bytes.
-/// The copy waits for the last block of a stream, or another stream sends it again, and on a slow
-/// path a full block takes seconds. ("Guided self-scheduling" of loops has one for each processor.)
+/// Minimum number of remaining blocks per stream at the end. The copy waits for the last block of a
+/// stream, or another stream sends it again, and on a slow path a full block takes seconds.
+/// ("Guided self-scheduling" of loops has one for each processor.)
 const LAST_BLOCKS: usize = 2;
-pub(super) const SHORT_BLOCK_BYTES: u64 = 64 << 10;
 
 /// A small entry that waits for a pack.
 #[derive(Clone, Copy, Debug)]

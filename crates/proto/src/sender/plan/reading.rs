@@ -3,7 +3,7 @@
 
 use super::Plan;
 use super::blocks::{Blocks, Help};
-use super::queues::SHORT_BLOCK_BYTES;
+use super::sizes::{SHORT_BLOCK_BYTES, Speed};
 use super::tasks::{Stage, Tasks};
 use crate::block::{ContentName, PieceName};
 use crate::digest::longest_block;
@@ -17,41 +17,6 @@ const MAXIMUM_PACK_PATH_BYTES: usize = 256 << 10;
 /// Number of short first pieces per stream. Pieces stay short until as many blocks have arrived as
 /// there are streams. On a slow path, a surplus stream ends no sooner than its block.
 const FIRST_PIECES: usize = 4;
-
-/// Knowledge of the streams that determines the sizes of blocks.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::sender) struct Speed {
-    /// Number of streams that take blocks.
-    pub streams: usize,
-    /// True if as many blocks have arrived as there are streams.
-    pub is_proven: bool,
-}
-
-/// Size of a full block.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::sender) struct BlockBytes {
-    /// Size in the settings.
-    block: u64,
-    /// Current maximum.
-    most: u64,
-}
-
-impl BlockBytes {
-    pub fn new(block: u64) -> BlockBytes {
-        BlockBytes { block, most: block }
-    }
-
-    /// Sets the maximum size of new blocks to `bytes`, rounded down to a power of two. It is at
-    /// least 64 KiB and at most the block size of the settings.
-    pub fn bound(&mut self, bytes: u64) {
-        self.most = 1 << bytes.max(SHORT_BLOCK_BYTES).ilog2();
-    }
-
-    /// Returns the size of a full block in bytes, a power of two.
-    fn full(self) -> u64 {
-        self.most.min(self.block)
-    }
-}
 
 fn piece_data(entry: Entry, piece: PieceName, grows: bool) -> ReadData {
     if grows {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fronts::Front;
+use super::front::Front;
 use crate::account::Share;
 use crate::block::{ContentName, PieceName};
 use crate::digest::{Checksum, SMALLEST_BLOCK_BYTES, is_block};

@@ -214,7 +214,7 @@ impl World {
             self.state()
         );
         assert_eq!(
-            (receiver.under_way(), receiver.tracked()),
+            (receiver.files().under_way(), receiver.tracked()),
             (0, 0),
             "{}",
             self.state()
@@ -238,7 +238,7 @@ impl World {
     /// Checks that every committed byte of this session is counted once.
     fn check_accounts(&self) {
         let totals = self.receiving.receiver.totals();
-        let here = self.receiving.receiver.account();
+        let here = self.receiving.receiver.files().account();
         let there = self.sending.sender.account();
         let once = |account: Account| account.moved_bytes - account.moved_again_bytes;
         assert!(here.durable_bytes + here.resumed_bytes >= totals.bytes);

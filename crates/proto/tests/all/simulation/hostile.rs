@@ -227,8 +227,8 @@ fn store(receiver: &mut Receiver, random: &mut Random, now: Moment) {
                 let outcome = Outcome::Committed { digest: None };
                 receiver.handle_packed(vec![(entry, outcome)]);
             }
-            StorageJob::FinishDirectory(entry) => receiver.handle_directory_finished(entry, result),
-            StorageJob::Finish => receiver.handle_finished(),
+            StorageJob::FinishDirectory(entry) => receiver.handle_directory(entry, result.into()),
+            StorageJob::Finish => receiver.handle_finished(Vec::new()),
         }
     }
 }
@@ -282,8 +282,8 @@ fn random_block(receiver: &mut Receiver, random: &mut Random, now: Moment) -> bo
         Ok(Verdict::Drop) => {}
         Ok(Verdict::Keep) => match random.below(4) {
             0 => receiver.handle_corrupt(ContentName::Piece(name), AgainReason::Corrupt),
-            1 => receiver.handle_write_failed(name, failure()),
-            _ => receiver.handle_written(name, checksum(random), now),
+            1 => receiver.handle_written(name, Err(failure()), now),
+            _ => receiver.handle_written(name, Ok(checksum(random)), now),
         },
     }
     true
@@ -304,7 +304,9 @@ fn a_receiver_survives_arbitrary_messages() {
                 0 => receiver.handle_message(for_receiver(&mut random)).is_ok(),
                 1 => random_block(&mut receiver, &mut random, now),
                 _ => {
-                    receiver.handle_arrival(StreamId(random.below(4) as u32));
+                    receiver
+                        .acks_mut()
+                        .handle_arrival(StreamId(random.below(4) as u32));
                     store(&mut receiver, &mut random, now);
                     while random.chance(900) && receiver.poll_message().is_some() {}
                     true

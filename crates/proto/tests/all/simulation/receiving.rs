@@ -73,7 +73,7 @@ impl World {
         assert!(header.is_valid(payload.len()));
         self.checks.arrive(self.now);
         let receiver = &mut self.receiving.receiver;
-        receiver.handle_arrival(stream);
+        receiver.acks_mut().handle_arrival(stream);
         let kept: Vec<bool> = match &header.content {
             Content::Piece(piece) => vec![receiver.handle_piece(piece).unwrap() == Verdict::Keep],
             Content::Pack(pack) => {
@@ -124,7 +124,7 @@ impl World {
         }
         let block = self.scenario.sender.block_bytes;
         let in_hand = block * writers.max(self.receiving.most_writers) as u64;
-        let unsynced = self.receiving.receiver.unsynced();
+        let unsynced = self.receiving.receiver.files().durability().unsynced();
         assert!(
             unsynced < self.scenario.receiver.checkpoint_bytes + in_hand,
             "{unsynced} bytes would have to come again: {}",
@@ -132,7 +132,7 @@ impl World {
         );
         let most = self.scenario.sender.window_entries;
         assert!(
-            self.receiving.receiver.under_way() <= 2 * most,
+            self.receiving.receiver.files().under_way() <= 2 * most,
             "{}",
             self.state()
         );
@@ -141,7 +141,8 @@ impl World {
     /// True if the next block may be written. Pieces wait while too much data is not durable.
     fn may_write_next(&self) -> bool {
         let piece = |job: &WriteJob| matches!(job.content, Content::Piece(_));
-        self.receiving.receiver.may_write() || !self.receiving.queue.front().is_some_and(piece)
+        self.receiving.receiver.files().durability().may_write()
+            || !self.receiving.queue.front().is_some_and(piece)
     }
 
     pub fn handle_written(&mut self, job: WriteJob) {
@@ -172,8 +173,8 @@ impl World {
             checksum,
         };
         match self.disk.write(&piece.entry, piece.generation, block, data) {
-            Ok(()) => receiver.handle_written(name, checksum, self.now),
-            Err(failure) => receiver.handle_write_failed(name, failure),
+            Ok(()) => receiver.handle_written(name, Ok(checksum), self.now),
+            Err(failure) => receiver.handle_written(name, Err(failure), self.now),
         }
     }
 
@@ -289,13 +290,15 @@ impl World {
             Report::Committed(file, generation, result) => {
                 receiver.handle_committed(file, generation, result);
             }
-            Report::Directory(entry, result) => receiver.handle_directory_finished(entry, result),
-            Report::Planned(entry, change) => receiver.handle_directory_planned(entry, change),
+            Report::Directory(entry, result) => receiver.handle_directory(entry, result.into()),
+            Report::Planned(entry, change) => {
+                receiver.handle_directory(entry, Outcome::Planned(change))
+            }
             Report::Packed(entries) => receiver.handle_packed(entries),
             Report::ReadBack(file, generation) => {
                 receiver.handle_read_back(file, generation, Ok(()));
             }
-            Report::Finished => receiver.handle_finished(),
+            Report::Finished => receiver.handle_finished(Vec::new()),
         }
     }
 }

@@ -135,7 +135,7 @@ impl Pair {
         }
         while let Some(Dispatch::Send(block)) = self.sender.poll_dispatch(STREAM, self.now) {
             let data = self.works.remove(&block).unwrap();
-            self.receiver.handle_arrival(STREAM);
+            self.receiver.acks_mut().handle_arrival(STREAM);
             self.deliver(data, checksum(integrity));
         }
     }
@@ -155,7 +155,7 @@ impl Pair {
                     checksum: Some(checksum),
                 };
                 assert_eq!(self.receiver.handle_piece(&whole), Ok(Verdict::Keep));
-                self.receiver.handle_written(piece, checksum, self.now);
+                self.receiver.handle_written(piece, Ok(checksum), self.now);
             }
             ReadData::Pack(jobs) => {
                 let pack: Vec<PackedEntry> = jobs
@@ -210,9 +210,10 @@ impl Pair {
                 | StorageJob::Discard { .. }
                 | StorageJob::Link(_) => {}
                 StorageJob::FinishDirectory(entry) => {
-                    self.receiver.handle_directory_finished(entry, Ok(()));
+                    self.receiver
+                        .handle_directory(entry, Outcome::Committed { digest: None });
                 }
-                StorageJob::Finish => self.receiver.handle_finished(),
+                StorageJob::Finish => self.receiver.handle_finished(Vec::new()),
             }
         }
     }

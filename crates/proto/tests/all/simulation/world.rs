@@ -363,7 +363,7 @@ impl World {
     fn set_alarm(&mut self, end: End) {
         let own = match end {
             End::Sender => self.sending.sender.poll_timeout(self.now),
-            End::Receiver => self.receiving.receiver.poll_timeout(),
+            End::Receiver => self.receiving.receiver.files().durability().poll_timeout(),
         };
         let side = &mut self.sides[end.index()];
         let next = own.into_iter().chain(side.session.poll_timeout()).min();
