@@ -59,16 +59,6 @@ impl Sender<Walk> {
     pub fn new(settings: SenderSettings) -> Sender {
         Sender::with_work(settings, Walk::new(settings))
     }
-
-    /// Handles the acceptance of the session: `asks` is true if every entry must be asked for, and
-    /// `large_files` is the number of large files that the receiver can keep open. Before that, a
-    /// sender that dials asks, so that the first questions travel with its request. If the
-    /// destination is empty, the sender does not wait for the answers.
-    pub fn handle_welcome(&mut self, asks: bool, epoch: u64, large_files: usize) {
-        self.epoch = epoch;
-        self.plan.bound_large_files(large_files);
-        self.work.handle_welcome(asks);
-    }
 }
 
 impl<W: Work> Sender<W> {
@@ -83,6 +73,16 @@ impl<W: Work> Sender<W> {
             finished: None,
             notices: Vec::new(),
         }
+    }
+
+    /// Handles the acceptance of the session: `asks` is true if every entry must be asked for, and
+    /// `large_files` is the number of large files that the receiver can keep open. Before that, a
+    /// sender that dials asks, so that the first questions travel with its request. If the
+    /// destination is empty, the sender does not wait for the answers.
+    pub fn handle_welcome(&mut self, asks: bool, epoch: u64, large_files: usize) {
+        self.epoch = epoch;
+        self.plan.bound_large_files(large_files);
+        self.work.handle_welcome(asks);
     }
 
     /// Returns the source of the tasks.

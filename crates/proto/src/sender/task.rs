@@ -98,6 +98,10 @@ pub trait Work {
     /// True if no further tasks follow and all have their results.
     fn is_done(&self) -> bool;
 
+    /// Handles the acceptance of the session. `asks` is false if the destination is empty, so that
+    /// no questions about entries are necessary.
+    fn handle_welcome(&mut self, _asks: bool) {}
+
     /// Returns a number that grows with the progress of the work outside of tasks.
     fn progress(&self) -> u64 {
         0

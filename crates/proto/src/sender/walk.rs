@@ -194,24 +194,6 @@ impl Walk {
         self.extent.left_out().with_held(self.held)
     }
 
-    /// Handles the acceptance of the session. If the destination is empty, the sender asks no
-    /// questions about entries.
-    pub(super) fn handle_welcome(&mut self, asks: bool) {
-        if asks || !self.settings.asks {
-            return;
-        }
-        self.settings.asks = false;
-        self.listing.take();
-        let question = |message: &Message| matches!(message, Message::Entries(_));
-        self.messages.retain(|message| !question(message));
-        let waiting = self.entries.iter();
-        let waiting = waiting.filter(|(_, walked)| matches!(walked.stage, Stage::Asked(_)));
-        let waiting: Vec<EntryId> = waiting.map(|(id, _)| *id).collect();
-        for id in waiting {
-            self.route(id);
-        }
-    }
-
     /// True if the first batch of questions is complete or cannot grow.
     pub fn has_first_questions(&self) -> bool {
         self.extent.entries() >= FIRST_QUESTIONS
@@ -461,6 +443,22 @@ impl Work for Walk {
 
     fn is_done(&self) -> bool {
         self.extent.has_ended() && self.entries.is_empty()
+    }
+
+    fn handle_welcome(&mut self, asks: bool) {
+        if asks || !self.settings.asks {
+            return;
+        }
+        self.settings.asks = false;
+        self.listing.take();
+        let question = |message: &Message| matches!(message, Message::Entries(_));
+        self.messages.retain(|message| !question(message));
+        let waiting = self.entries.iter();
+        let waiting = waiting.filter(|(_, walked)| matches!(walked.stage, Stage::Asked(_)));
+        let waiting: Vec<EntryId> = waiting.map(|(id, _)| *id).collect();
+        for id in waiting {
+            self.route(id);
+        }
     }
 
     fn progress(&self) -> u64 {
