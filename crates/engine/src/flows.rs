@@ -328,6 +328,7 @@ pub(crate) fn busy<T>(layer: &OnceLock<FlowGroup>, work: impl FnOnce() -> T) -> 
 mod tests {
     use super::*;
     use longhaul_system::queue::Queue;
+    use longhaul_testing::await_that;
     use std::sync::atomic::AtomicBool;
     use std::sync::atomic::AtomicU64;
 
@@ -362,22 +363,18 @@ mod tests {
             queue.wake();
             queue.push(round as u64);
         }
-        let done = AtomicBool::new(false);
-        while !done.load(Ordering::Relaxed) {
-            done.store(sum.load(Ordering::Relaxed) == 4950, Ordering::Relaxed);
-            std::thread::yield_now();
-        }
+        await_that(|| sum.load(Ordering::Relaxed) == 4950);
         queue.close();
         group.join();
         assert_eq!(group.usage().flows, 1);
     }
 
-    /// Adapts repeatedly until there are this many flows; never returns on failure.
+    /// Adapts repeatedly until there are this many flows.
     fn adapt_until(group: &FlowGroup, flows: usize) {
-        while group.usage().flows != flows {
+        await_that(|| {
             group.adapt();
-            std::thread::sleep(Duration::from_millis(1));
-        }
+            group.usage().flows == flows
+        });
     }
 
     #[test]
@@ -388,6 +385,7 @@ mod tests {
             "test",
             Arc::new(move |flow: &Flow| {
                 while flow.is_wanted() {
+                    // tidy: reason: the work of this flow takes time, and nothing else.
                     let pause = || std::thread::sleep(Duration::from_millis(1));
                     if busy.load(Ordering::Relaxed) {
                         flow.busy(pause);

@@ -368,6 +368,7 @@ impl StreamHandle {
             let mut before = None;
             while before != Some(handle.bytes_read()) {
                 before = Some(handle.bytes_read());
+                // tidy: reason: the minute is the limit.
                 std::thread::sleep(Duration::from_secs(60));
             }
             handle.shutdown();

@@ -128,9 +128,7 @@ mod tests {
 
     /// Waits until the queue has this many items.
     fn await_length(queue: &Queue<u32>, length: usize) {
-        while lock(&queue.state).items.len() < length {
-            std::thread::yield_now();
-        }
+        longhaul_testing::await_that(|| lock(&queue.state).items.len() >= length);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! set-up installs. A successful run then means that the test ran.
 
 use std::io::Write;
+use std::time::{Duration, Instant};
 
 /// Name of the environment variable that makes a skip a failure if its value is `fail`.
 pub const VARIABLE: &str = "LONGHAUL_SKIP";
@@ -38,6 +39,42 @@ fn report(reason: &str) {
     let line = format!("skipped: {test}: {}\n", reason.replace('\n', " "));
     // If standard error is closed, only this line is lost.
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Time limit of [`await_that`]: longer than a busy host delays a test.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Time between two checks of [`await_that`].
+const CHECKED_EVERY: Duration = Duration::from_millis(1);
+
+/// Waits until the condition is true. For states that send no event.
+///
+/// # Panics
+///
+/// Panics if the condition is still false after two minutes.
+#[track_caller]
+pub fn await_that(mut condition: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < until, "the condition is still false");
+        // tidy: reason: the state sends no event.
+        std::thread::sleep(CHECKED_EVERY);
+    }
+}
+
+/// Waits until a process has ended, even if its parent has not waited for it yet.
+///
+/// # Panics
+///
+/// Panics if it still runs after two minutes.
+#[track_caller]
+pub fn await_end(process: i32) {
+    await_that(|| {
+        let status = std::fs::read_to_string(format!("/proc/{process}/stat"));
+        let status = status.unwrap_or_default();
+        let state = status.rsplit(')').next().unwrap_or_default().trim_start();
+        state.is_empty() || state.starts_with(['Z', 'X'])
+    });
 }
 
 /// Maximum number of checks of a waiting shell, 50 ms apart: five minutes, longer than

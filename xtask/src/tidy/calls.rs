@@ -1,6 +1,6 @@
-//! No panics and no sleeping outside tests: a failure names its cause and its remedy, and code
-//! waits for events. Output to users does not use macros that panic if standard output or error
-//! fails.
+//! No panics outside tests: a failure names its cause and its remedy. Output to users does not use
+//! macros that panic if standard output or error fails. No sleeping without a reason, also in tests:
+//! code waits for events.
 
 use super::Finding;
 use super::rust_source::word_offsets;
@@ -43,8 +43,11 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                     format!("{call} panics where nothing can be written: use what `messages` has");
                 findings.push(Finding::new(&file.path, line, PRINTS, message));
             }
+        }
+        for (line, code) in rust.code() {
             if code.contains("thread::sleep") && !rust.is_excused(line) {
-                let message = "waiting by sleeping: wait for the event itself, with a deadline";
+                let message = "waiting by sleeping: wait for the event itself, with a deadline, or \
+                               say what takes time (\"// tidy: reason: …\")";
                 findings.push(Finding::new(&file.path, line, SLEEPS, message));
             }
         }
@@ -73,11 +76,18 @@ mod tests {
                  #[expect(dead_code)]\n    let y = 1;\n    \
                  // tidy: the table has three rows\n    z.expect(\"row\");\n}\n\
                  #[cfg(test)]\nmod tests {\n    fn b() {\n        x.unwrap();\n        \
-                 thread::sleep(d);\n    }\n}\n",
+                 // tidy: a second passes\n        thread::sleep(d);\n    }\n}\n",
             ),
             ("crates/a/tests/whole.rs", "fn a() {\n    x.unwrap();\n}\n"),
         ]);
         assert_eq!(check(&tree), []);
+    }
+
+    #[test]
+    fn a_sleep_without_a_reason_is_found_in_tests() {
+        let text = "fn a() {\n    thread::sleep(d);\n}\n";
+        let found = check(&sample(&[("crates/a/tests/all/main.rs", text)]));
+        assert_eq!(found.len(), 1);
     }
 
     #[test]

@@ -29,6 +29,7 @@ use longhaul_net::trust::ServerTrust;
 use longhaul_proto::handshake::{
     Answer, Hello, Join, Purpose, Refusal, Refused, Secret, SessionId,
 };
+use longhaul_testing::await_that;
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -841,9 +842,7 @@ fn a_client_waits_for_a_place_at_a_busy_daemon() {
         let mut names = root.read_dir().unwrap();
         names.any(|name| tree::is_own(&name.unwrap().path()))
     };
-    while !holds() {
-        std::thread::yield_now();
-    }
+    await_that(holds);
     let mut second = daemon.command("cp");
     second.args(["-r", "--timeout", "300s"]);
     second.arg(daemon.url("sub")).arg(directory.path());
@@ -873,9 +872,7 @@ fn a_run_that_waited_for_a_place_does_not_end_a_newer_one() {
         let mut names = root.read_dir().unwrap();
         names.any(|name| tree::is_own(&name.unwrap().path()))
     };
-    while !is_held() {
-        std::thread::yield_now();
-    }
+    await_that(is_held);
     let copy = || {
         let mut copy = daemon.command("cp");
         copy.args(["--json", "--timeout", "300s", "--bwlimit", "10kB"]);

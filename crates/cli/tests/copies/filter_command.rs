@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::daemon::with_roots;
-use crate::support::process::{Running, limit, longhaul, run, with_open_files};
+use crate::support::process::{Running, await_process, longhaul, run, with_open_files};
 use crate::support::sshd::{self, Sshd};
 use crate::support::tree::{set_modified, write};
 use crate::support::ways::{WAYS, Way, contents, copy, names, slashed};
 use crate::support::{Daemon, assert_no_leftovers};
+use longhaul_testing::await_that;
 use rustix::process::Signal;
 
 /// Larger than what goes in one block.
@@ -188,15 +189,7 @@ fn a_kill_leaves_no_partly_filtered_file() {
         // One command runs at a time, so that the test can end the command that the kill leaves.
         let options = ["--filter-flows=1", "--filter-cmd", &waits];
         let running = Running::start(&mut local(&from, &to, &options));
-        let began = std::time::Instant::now();
-        let process = loop {
-            let text = fs::read_to_string(&begun).unwrap_or_default();
-            if let Some(number) = text.strip_suffix('\n') {
-                break rustix::process::Pid::from_raw(number.parse().unwrap()).unwrap();
-            }
-            assert!(began.elapsed() < limit());
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        };
+        let process = await_process(&begun);
         running.signal(signal);
         running.wait();
         // Only a kill leaves commands.
@@ -290,15 +283,11 @@ fn two_outputs_are_never_mixed() {
         "1MiB",
     ];
     let running = Running::start(&mut local(&from, &to, &options));
-    let began = std::time::Instant::now();
     let is_part = |path: &PathBuf| {
         let size = fs::metadata(to.join(path)).map_or(0, |status| status.len());
         path.to_string_lossy().contains(".longhaul-") && size > 4 << 20
     };
-    while !names(&to).iter().any(is_part) {
-        assert!(began.elapsed() < limit());
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    await_that(|| names(&to).iter().any(is_part));
     running.kill();
     let counts = format!("echo \"$LONGHAUL_NAME\" >> '{}'", log.display());
     let options = [

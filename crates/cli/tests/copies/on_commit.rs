@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::daemon::with_roots;
-use crate::support::process::{Running, limit, longhaul, make_fifo, run};
+use crate::support::process::{Running, await_process, longhaul, make_fifo, run};
 use crate::support::site::{DIAL, Site};
 use crate::support::sshd::{self, Sshd};
 use crate::support::tree::{set_modified, write};
 use crate::support::ways::{WAYS, Way, contents, copy, slashed};
 use crate::support::{Daemon, assert_no_leftovers};
-use longhaul_testing::until;
-use rustix::process::{Pid, Signal, test_kill_process};
+use longhaul_testing::{await_end, until};
+use rustix::process::{Signal, test_kill_process};
 
 /// Names that a shell would take apart, and what the files hold.
 const NAMES: [&str; 5] = [
@@ -206,18 +206,6 @@ fn commands_that_a_kill_prevented_run_later() {
     assert_no_leftovers(&to);
 }
 
-fn await_process(file: &Path) -> Pid {
-    let began = std::time::Instant::now();
-    while began.elapsed() < limit() {
-        let text = fs::read_to_string(file).unwrap_or_default();
-        if let Some(number) = text.strip_suffix('\n') {
-            return Pid::from_raw(number.parse().unwrap()).unwrap();
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    panic!("no command began");
-}
-
 #[test]
 fn an_interrupt_ends_the_commands_with_the_copy() {
     let place = tempfile::tempdir().unwrap();
@@ -263,30 +251,15 @@ fn no_command_outlives_a_copy_that_ends_at_once() {
         let process = await_process(&pid);
         for signal in signals {
             running.signal(*signal);
-            // Two within 0.3 s are one.
+            // tidy: reason: two signals within 0.3 s count as one.
             std::thread::sleep(std::time::Duration::from_millis(500));
         }
         let finished = running.wait();
         let expected = signals.len() > 1;
         assert_eq!(finished.code == Some(130), expected, "{:?}", finished.code);
-        assert!(is_gone(process), "{option}, {signals:?}");
+        await_end(process.as_raw_nonzero().get());
         fs::remove_file(&pid).unwrap();
     }
-}
-
-/// True if the process has ended, even if it is not reaped yet. The kernel needs a moment for that.
-fn is_gone(process: Pid) -> bool {
-    let began = std::time::Instant::now();
-    while began.elapsed() < limit() {
-        let file = format!("/proc/{}/stat", process.as_raw_nonzero());
-        let text = fs::read_to_string(file).unwrap_or_default();
-        let state = text.rsplit(')').next().unwrap_or_default();
-        if state.trim().is_empty() || state.trim().starts_with(['Z', 'X']) {
-            return true;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    false
 }
 
 /// `nohup longhaul cp` and its commands continue when the terminal is closed.
@@ -329,7 +302,7 @@ fn a_daemon_ended_by_a_hangup_leaves_no_command() {
     let running = Running::start(&mut command.with(&["-r", "--on-commit", "wait"]));
     let process = await_process(&pid);
     daemon.running().signal(Signal::HUP);
-    assert!(is_gone(process));
+    await_end(process.as_raw_nonzero().get());
     running.kill();
 }
 

@@ -1414,6 +1414,7 @@ fn leftovers_expire_if_no_living_process_holds_them() {
     assert_eq!(left(), all);
     // Leftovers expire only in directories that the other copy finishes, and only if they are older
     // than a second.
+    // tidy: reason: leftovers expire after a second.
     std::thread::sleep(std::time::Duration::from_millis(1100));
     let expired = other("y", &now);
     let through = ["", "data", "data/d0"].map(Path::new);

@@ -181,8 +181,8 @@ fn the_next_start_cleans_up_after_a_killed_lab() {
             "300",
         ]);
         let victim = Running::start(&mut command);
-        // The random pause covers all states, from before the start to the time when all processes
-        // run. The result does not depend on its length.
+        // tidy: reason: the random pause covers all states, from before the start to the time when
+        // all processes run. The result does not depend on its length.
         std::thread::sleep(Duration::from_micros(random.below(120_000)));
         let group = victim.pid();
         if random.below(2) == 0 {
@@ -201,11 +201,7 @@ fn the_next_start_cleans_up_after_a_killed_lab() {
         assert_eq!(processes_with(&mark), 0);
     }
     // A lab that just starts beside this allows more for a moment.
-    let put_back = (0..600).any(|_| {
-        std::thread::sleep(Duration::from_millis(50));
-        allowed_congestion().is_subset(&before)
-    });
-    assert!(put_back, "{:?}, before {before:?}", allowed_congestion());
+    longhaul_testing::await_that(|| allowed_congestion().is_subset(&before));
     println!("{kills} labs killed, {storages} of them with storage");
 }
 

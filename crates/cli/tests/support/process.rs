@@ -346,3 +346,15 @@ pub fn local_copy(source: &Path, destination: &Path) -> Command {
     command.args(["cp", "-r"]).arg(source).arg(destination);
     command
 }
+
+/// Waits until a command has written its process number and a newline into this file.
+#[track_caller]
+pub fn await_process(file: &Path) -> Pid {
+    let number = || {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        text.strip_suffix('\n')
+            .map(|number| number.parse().unwrap())
+    };
+    longhaul_testing::await_that(|| number().is_some());
+    number().and_then(Pid::from_raw).unwrap()
+}

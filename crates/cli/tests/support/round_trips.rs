@@ -87,6 +87,7 @@ impl Relay {
                 return;
             }
             drop(counts);
+            // tidy: reason: a piece that is under way sends no event.
             std::thread::sleep(ONE_WAY);
         }
     }
@@ -145,6 +146,7 @@ fn carry(from: Speaker, source: &TcpStream, sink: &TcpStream, counts: &Arc<Mutex
     let counts = Arc::clone(counts);
     std::thread::spawn(move || {
         for piece in due {
+            // tidy: reason: the delay of an emulated path.
             std::thread::sleep(piece.due.saturating_duration_since(Instant::now()));
             counts.lock().unwrap().arrives(from, piece.chain);
             let written = sink.write_all(&piece.bytes);

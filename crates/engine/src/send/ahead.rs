@@ -174,6 +174,7 @@ mod tests {
             loop {
                 while pace.is_slow() != slow {
                     // tidy: a slow file system
+                    // tidy: reason: a slow lookup.
                     pace.time(|| std::thread::sleep(Duration::from_micros(300)));
                 }
                 let Some(looked) = ahead.next(&*root, &pace) else {

@@ -1,6 +1,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use longhaul_testing::await_end;
+
 use super::words::KEPT_BYTES;
 use super::*;
 
@@ -95,7 +97,7 @@ fn a_command_beyond_its_time_limit_is_ended_with_its_children() {
     let ran = run(text, within, &|| true).unwrap();
     assert_eq!(ran.ended, Ended::TooLong);
     let sleeper = String::from_utf8(ran.said.clone()).unwrap();
-    assert!(is_gone(sleeper.lines().next().unwrap()));
+    await_end(sleeper.lines().next().unwrap().parse().unwrap());
     assert!(fault(&ran).unwrap().starts_with("it took too long"));
 }
 
@@ -143,7 +145,7 @@ fn a_filter_is_ended_if_its_output_cannot_be_written() {
 fn background_processes_of_a_command_end_with_it() {
     let ran = ran("sleep 300 & echo $!", &[]);
     let sleeper = String::from_utf8(ran.said).unwrap();
-    assert!(is_gone(sleeper.trim()));
+    await_end(sleeper.trim().parse().unwrap());
 }
 
 /// Commands: one that ends on SIGTERM, one that ignores it, one that would start later.
@@ -165,9 +167,7 @@ fn no_command_outlives_the_end_of_all_groups() {
             })
         })
         .collect();
-    while std::fs::read_dir(place.path()).unwrap().count() < 2 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    longhaul_testing::await_that(|| std::fs::read_dir(place.path()).unwrap().count() == 2);
     groups.end();
     // The exit status of a command that was ended does not count as success.
     assert_eq!(receiver.recv().unwrap(), Ended::Unwanted);
@@ -186,23 +186,4 @@ fn a_command_that_is_no_longer_needed_is_ended() {
     let wanted = || !asked.swap(true, Ordering::Relaxed);
     let ran = run(sh("sleep 300", &[]), LONG, &wanted).unwrap();
     assert_eq!(ran.ended, Ended::Unwanted);
-}
-
-/// True if it was killed, even if not reaped yet. The kernel needs a moment.
-fn is_gone(process: &str) -> bool {
-    let state = || {
-        let text = std::fs::read_to_string(format!("/proc/{process}/stat"));
-        let text = text.unwrap_or_default();
-        let rest = text
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_owned();
-        rest.is_empty() || rest.starts_with(['Z', 'X'])
-    };
-    (0..1000).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        state()
-    })
 }

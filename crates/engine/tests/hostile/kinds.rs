@@ -4,7 +4,6 @@
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use longhaul_engine::recv::keeper::{Keeper, May};
 use longhaul_engine::recv::landing::{Arrival, Destination, Missing};
@@ -17,11 +16,10 @@ use longhaul_proto::manifest::{
 };
 use longhaul_proto::message::Message;
 use longhaul_storage::roots::Anywhere;
+use longhaul_testing::await_that;
 
 use super::peer::{Peer, Place, file, pack, short};
 use crate::support::ends::arrival;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn of_kind(id: u64, path: &[u8], kind: EntryKind) -> Entry {
     Entry {
@@ -77,15 +75,11 @@ fn unrequested_kinds_of_entries_are_not_made() {
         left_out: LeftOut::default(),
         anchor: Some(Box::new(anchor)),
     });
-    let until = Instant::now() + PATIENCE;
     let counts = || {
         let progress = peer.end.measurements().progress();
         (progress.failed_entries, progress.done_entries)
     };
-    while counts() != (3, 1) {
-        assert!(Instant::now() < until, "{:?}", counts());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_that(|| counts() == (3, 1));
     drop(peer);
     let root = place.root();
     for name in ["special", "link"] {
@@ -130,15 +124,11 @@ fn a_hard_link_is_tied_to_its_entry() {
         };
         peer.block(&pack(of_kind(id, path, link), b""), b"");
     }
-    let until = Instant::now() + PATIENCE;
     let counts = || {
         let progress = peer.end.measurements().progress();
         (progress.failed_entries, progress.done_entries)
     };
-    while counts() != (2, 2) {
-        assert!(Instant::now() < until, "{:?}", counts());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    await_that(|| counts() == (2, 2));
     drop(peer);
     let status = |name: &str| std::fs::metadata(root.join(name)).unwrap();
     assert_eq!((status("own").nlink(), status("came").nlink()), (1, 2));

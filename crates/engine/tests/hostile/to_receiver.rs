@@ -20,6 +20,7 @@ use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
 use longhaul_proto::message::{Answer, Failure, FailureKind, Farewell, Flows, Message};
 use longhaul_proto::session::StreamId;
 use longhaul_proto::shuffle::{Arrangement, ElementSize, Shuffle};
+use longhaul_testing::await_that;
 
 use super::peer::{Peer, Place, file, lingering, pack, piece, short};
 use crate::support::ends::PATIENCE;
@@ -321,17 +322,13 @@ fn flows_that_a_peer_asks_for_are_bounded() {
         committers: many,
     };
     peer.say(&Message::SetFlows(flows));
-    let until = Instant::now() + PATIENCE;
     let flows_of = |layer: &str| {
         let layers = peer.end.measurements().progress().layers;
         let found = layers.iter().find(|found| found.layer == layer);
         found.map_or(0, |found| found.flows)
     };
     // Without a request there are at most eight.
-    while flows_of("write") <= 8 {
-        assert!(Instant::now() < until, "it does not heed what is asked");
-        std::thread::yield_now();
-    }
+    await_that(|| flows_of("write") > 8);
     for layer in ["write", "decompress"] {
         assert!(flows_of(layer) <= 64, "{layer}: {}", flows_of(layer));
     }

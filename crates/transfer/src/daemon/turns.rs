@@ -121,6 +121,7 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+    use longhaul_testing::await_that;
 
     fn rank(connection: u64) -> Rank {
         static BEGAN: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
@@ -149,9 +150,7 @@ mod tests {
             let turn = waiting.take(&key(b"x"), rank(3));
             took.send(turn.is_some()).unwrap();
         });
-        while first.is_newest() {
-            std::thread::yield_now();
-        }
+        await_that(|| !first.is_newest());
         assert!(taken.try_recv().is_err(), "the older one may claim yet");
         drop(first);
         assert!(taken.recv().unwrap());
@@ -188,9 +187,7 @@ mod tests {
         let first = turns.take(&key(b"x"), rank(1)).unwrap();
         let between = Arc::clone(&turns);
         let second = std::thread::spawn(move || between.take(&key(b"x"), rank(2)).is_none());
-        while turns.lock().len() < 2 {
-            std::thread::yield_now();
-        }
+        await_that(|| turns.lock().len() >= 2);
         let last = Arc::clone(&turns);
         let third = std::thread::spawn(move || last.take(&key(b"x"), rank(3)).is_some());
         assert!(second.join().unwrap());

@@ -374,6 +374,7 @@ fn uncached_reads(place: &Place, expected: &Expected) {
         }
         let left = resident_pages(&path, ours.clone());
         if left > 0 {
+            // tidy: reason: the kernel sends no event when it has dropped pages.
             std::thread::sleep(std::time::Duration::from_millis(100));
         }
         left == 0

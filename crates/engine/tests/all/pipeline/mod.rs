@@ -412,7 +412,8 @@ fn each_block_may_have_another_codec() {
         let side = SendSide::new(sources(top, What::Tree(b"top"[..].into())))
             .coding(Some(Box::new(InTurn::default())), None);
         let ends = Ends::start_coding(settings, side, landing);
-        // The transfer looks for the chooser every 100 ms, and must find it before data is sent.
+        // tidy: reason: the transfer looks for the chooser every 100 ms, and must find it before
+        // data is sent.
         std::thread::sleep(Duration::from_millis(300));
         ends.join(0, false);
         ends.join(1, false);

@@ -119,6 +119,7 @@ fn forwards(
                 count.fetch_add(1, Ordering::Relaxed);
                 // The stream stays stalled until the other end closes it.
                 while let Ok(1..) = from.read(&mut room) {
+                    // tidy: reason: the proxy reads slowly.
                     std::thread::sleep(std::time::Duration::from_millis(20));
                 }
                 return;
