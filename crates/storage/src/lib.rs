@@ -28,6 +28,7 @@ pub mod fake_super;
 pub mod fan_out;
 pub mod file_data;
 pub mod following;
+#[cfg(any(test, feature = "forgetting"))]
 pub mod forgetting;
 pub mod inodes;
 pub mod journal;

@@ -2,17 +2,16 @@
 //!
 //! - lines of product code in each crate, without blank lines, comments and tests
 //! - product files that each of a few options touches ([`options`])
-//! - inherent methods of the types that have most of them ([`methods`])
+//! - inherent methods of the types that have most of them ([`tidy::types`])
 //!
 //! Product code is `crates/*/src`, except the crates for tests and benchmarks of [`NOT_PRODUCT`].
 
-mod methods;
 mod options;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::tidy::{RustSource, TrackedFile, Tree};
+use crate::tidy::{self, RustSource, TrackedFile, Tree};
 use crate::workspace;
 
 /// Crates that are no part of the product.
@@ -44,7 +43,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     if let Some(range) = range {
         text += &files_of_commits(range, names_shown)?;
     }
-    text += &methods::report(&tree, TYPES_SHOWN);
+    text += &methods(&tree);
     print!("{text}");
     Ok(())
 }
@@ -76,6 +75,23 @@ fn lines(tree: &Tree) -> String {
     }
     let total: usize = crates.values().sum();
     let _ = writeln!(text, "  {:<12} {total:>7}", "total");
+    text
+}
+
+/// Returns the types with the most inherent methods, with the number of files that have some.
+fn methods(tree: &Tree) -> String {
+    let types = tidy::types(tree);
+    let total: usize = types.values().map(|methods| methods.number).sum();
+    let mut sorted: Vec<_> = types.iter().collect();
+    sorted.sort_by_key(|(_, methods)| std::cmp::Reverse(methods.number));
+    let mut text = format!("\ninherent methods: {total} of {} types\n", types.len());
+    for ((module, name), methods) in sorted.into_iter().take(TYPES_SHOWN) {
+        let (number, files) = (methods.number, methods.files.len());
+        let _ = writeln!(
+            text,
+            "  {number:>4} in {files:>2} files  {name} of {module}.rs"
+        );
+    }
     text
 }
 

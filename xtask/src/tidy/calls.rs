@@ -1,6 +1,6 @@
 //! No panics outside tests: a failure names its cause and its remedy. Output to users does not use
-//! macros that panic if standard output or error fails. No sleeping without a reason, also in tests:
-//! code waits for events.
+//! macros that panic if standard output or error fails. Every sleep has a reason, also in tests,
+//! because code waits for events.
 
 use super::Finding;
 use super::rust_source::word_offsets;

@@ -3,6 +3,7 @@
 //!
 //! - [`directions`]: allowed dependencies between crates
 //! - [`circles`]: modules of a crate do not import each other in circles
+//! - [`methods`]: a type has a bounded number of methods, all in its own module
 //! - [`names`]: no module has an empty name
 //! - [`lengths`]: functions fit a screen, files are about one thing
 //! - [`calls`]: no panics, no sleeping
@@ -32,6 +33,7 @@ mod endpoints;
 mod fuzzing;
 mod lengths;
 mod licences;
+mod methods;
 mod names;
 mod promises;
 mod prose;
@@ -49,7 +51,8 @@ pub use wire::write as write_wire_table;
 
 use std::fmt;
 
-pub use rust_source::{RustSource, closing_brace, word_offsets};
+pub use methods::types;
+pub use rust_source::RustSource;
 #[cfg(test)]
 pub use tree::sample;
 pub use tree::{TrackedFile, Tree};
@@ -89,9 +92,10 @@ impl fmt::Display for Finding {
 }
 
 /// All rules that need only the tracked files.
-const RULES: [fn(&Tree) -> Vec<Finding>; 18] = [
+const RULES: [fn(&Tree) -> Vec<Finding>; 19] = [
     directions::check,
     circles::check,
+    methods::check,
     names::check,
     lengths::check,
     calls::check,
