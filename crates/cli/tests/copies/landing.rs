@@ -512,7 +512,7 @@ fn a_directory_of_two_sources_is_resumed() {
 
 /// Kills a copy once a part of its only large file is durable.
 fn cut_short(command: &mut Command) {
-    command.args(["--bwlimit", "1MB/s", "--json", "--checkpoint", "1MiB"]);
+    command.args(["--bwlimit", "500kB/s", "--json", "--checkpoint", "1MiB"]);
     let running = Running::start(command);
     let durable = running.event(|event| event["event"] == "durable");
     assert!(durable.is_some(), "it ended before it could be killed");
