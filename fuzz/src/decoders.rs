@@ -6,7 +6,7 @@ use longhaul_proto::control::{ControlChannel, Numbered};
 use longhaul_proto::digest::{
     BlockHasher, Checksum, DigestTree, Integrity, LARGEST_FILE_BYTES, is_block, longest_block,
 };
-use longhaul_proto::filter::{Action, Ends, Gathered, InForce, Rules, Selection};
+use longhaul_proto::filter::{Action, Ends, Filter, Gathered, InForce, Rules};
 use longhaul_proto::frame::{
     self, FrameHeader, FrameKind, HEADER_BYTES, MAXIMUM_BODY_BYTES, MAXIMUM_PAYLOAD_BYTES,
 };
@@ -297,9 +297,9 @@ pub fn filter(bytes: &[u8]) {
             assert_eq!(force.decide(&rules, path, directory), verdict);
         }
     }
-    let selection = Selection {
+    let selection = Filter {
         rules: texts.into_iter().map(Into::into).collect(),
-        ..Selection::default()
+        ..Filter::default()
     };
     assert!(selection.parse().is_ok());
 }

@@ -7,6 +7,7 @@ mod accounts;
 mod analysis;
 mod bench;
 mod between;
+mod choices;
 mod commands;
 mod compression;
 mod criteria;
@@ -36,10 +37,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::log::{LogFormat, LogLevel};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use longhaul_net::identity::Fingerprint;
 use longhaul_net::principals::Fault;
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::options::Stack;
 use longhaul_transfer::daemon::listen_address;
+use longhaul_transfer::settings::DataSecurity;
 use longhaul_transfer::spec::written;
 use longhaul_units::ByteCount;
 
@@ -52,7 +56,8 @@ pub use bench::BenchCommand;
 pub use between::{
     AttachArguments, BetweenArguments, CancelArguments, JobsArguments, LimitArguments,
 };
-pub use commands::{CommandArguments, FilterEnd};
+use choices::{Choice, one_of};
+pub use commands::CommandArguments;
 pub use compression::CompressionArguments;
 pub use criteria::CriteriaArguments;
 pub use deletion::DeletionArguments;
@@ -329,7 +334,7 @@ pub struct ConnectionArguments {
     pub key: Option<PathBuf>,
     /// Encryption of file data. `clear` is for trusted networks, with a daemon that
     /// allows it. Over SSH and between two daemons, data are always encrypted.
-    #[arg(long, value_enum, default_value = "tls")]
+    #[arg(long, value_parser = one_of(&DATA_SECURITY), default_value = "tls")]
     pub data_security: DataSecurity,
     /// Congestion control of the sending end, by its name in the kernel: cubic, bbr,
     /// reno... [default: the kernel's default; bbr if there is loss without a queue and
@@ -361,39 +366,46 @@ pub struct ConnectionArguments {
 }
 
 /// Encryption of blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DataSecurity {
-    /// Encrypted and authenticated.
-    Tls,
-    /// File data and names in clear; authentication, control messages and digests in TLS.
-    Clear,
-}
+const DATA_SECURITY: [Choice<DataSecurity>; 2] = [
+    ("tls", "Encrypted and authenticated", DataSecurity::Tls),
+    (
+        "clear",
+        "File data and names in clear; authentication, control messages and digests in TLS",
+        DataSecurity::Clear,
+    ),
+];
 
 /// Integrity checks of files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum IntegrityArgument {
-    /// BLAKE3 of each block and of each file.
-    Digest,
-    /// XXH3 of each block, without digests of files.
-    Checksum,
-}
+const INTEGRITY: [Choice<Integrity>; 2] = [
+    (
+        "digest",
+        "BLAKE3 of each block and of each file",
+        Integrity::Digest,
+    ),
+    (
+        "checksum",
+        "XXH3 of each block, without digests of files",
+        Integrity::Checksum,
+    ),
+];
 
 /// Assignment of threads to the layers of an end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum StackArgument {
-    /// Each layer has its own threads.
-    Layered,
-    /// Each stream has one thread for all layers.
-    Paired,
-}
+const STACKS: [Choice<Stack>; 2] = [
+    ("layered", "Each layer has its own threads", Stack::Layered),
+    (
+        "paired",
+        "Each stream has one thread for all layers",
+        Stack::Paired,
+    ),
+];
 
 /// Numbers of threads and streams, and sizes of blocks and memory.
 #[derive(Clone, Debug, Args)]
 pub struct LayerArguments {
     /// Threads at both ends. `layered` has threads for reading, compressing and writing, with
     /// queues between them. `paired` has one thread per stream at each end, as in XDD.
-    #[arg(long, value_enum, default_value = "layered")]
-    pub stack: StackArgument,
+    #[arg(long, value_parser = one_of(&STACKS), default_value = "layered")]
+    pub stack: Stack,
     /// Number of reading threads at the source [default: as many as there is work for, at
     /// most one per core, 2 to 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
@@ -492,8 +504,8 @@ pub struct CopyArguments {
     #[arg(long, value_name = "N", value_parser = written::element_bytes)]
     pub element_size: Option<u8>,
     /// Integrity checks of files.
-    #[arg(long, value_enum, default_value = "digest")]
-    pub integrity: IntegrityArgument,
+    #[arg(long, value_parser = one_of(&INTEGRITY), default_value = "digest")]
+    pub integrity: Integrity,
     /// Read back each written file before it gets its name, bypassing the cache if the
     /// system allows it.
     #[arg(long)]

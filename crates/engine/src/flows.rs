@@ -20,18 +20,6 @@ pub const MAXIMUM_FLOWS: usize = 512;
 /// work is left.
 type Work = dyn Fn(&Flow) + Send + Sync;
 
-/// Threading model of an end's layers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Stack {
-    /// Each layer has flows of its own, with queues between them.
-    #[default]
-    Layered,
-    /// One thread per stream does the work of all layers for it (XDD's pairing, paper 001 section
-    /// 2.1): at a source it reads, encodes, seals and sends; at a sink it receives, decodes and
-    /// writes.
-    Paired,
-}
-
 /// Number of flows of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {

@@ -104,7 +104,7 @@ pub struct SendSide {
     pub(crate) mounted: Mounted,
     pub(crate) open_files: OpenFiles,
     /// Command that filters the files.
-    pub(crate) filter: Option<Box<FileCommand>>,
+    pub(crate) filter: Option<FileCommand>,
     /// Outputs of the command.
     pub(crate) outputs: Outputs,
     /// Messages of commands that are shown.
@@ -180,7 +180,7 @@ impl SendSide {
     }
 
     /// Sends the output of a command instead of each file.
-    pub fn filtering(self, filter: Option<Box<FileCommand>>) -> SendSide {
+    pub fn filtering(self, filter: Option<FileCommand>) -> SendSide {
         SendSide { filter, ..self }
     }
 

@@ -35,14 +35,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use longhaul_proto::block::{Codec, HeaderKey};
+use longhaul_proto::coding::Compression;
 use longhaul_proto::control::ControlChannel;
 use longhaul_proto::criteria::Criteria;
 use longhaul_proto::deletion::Deletion;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::FrameError;
-use longhaul_proto::handshake::Operation;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Farewell, Message};
+use longhaul_proto::options::{Digests, Operation, Stack, TransferOptions, Verification};
 use longhaul_proto::receiver::ReceiverError;
 use longhaul_proto::sender::SenderError;
 use longhaul_proto::session::StreamId;
@@ -63,7 +64,7 @@ pub use streams::dial::{Caller, Calls, DialError, Dialer, Joined};
 pub use summary::Summary;
 pub use threads::Ends;
 
-use crate::flows::{Count, Stack};
+use crate::flows::Count;
 use crate::pool::BufferPool;
 use longhaul_net::host_limits::HostLimits;
 use longhaul_system::idle::IdleCores;
@@ -217,6 +218,34 @@ fn pools(settings: &TransferSettings) -> (BufferPool, BufferPool) {
 }
 
 impl TransferSettings {
+    /// Returns default settings with these options.
+    pub fn new(options: &TransferOptions) -> TransferSettings {
+        let Verification {
+            integrity,
+            read_back,
+            digests,
+        } = options.verification;
+        TransferSettings {
+            operation: options.operation,
+            codec: options.compression.map_or(Codec::Plain, Compression::codec),
+            integrity,
+            direct: options.direct_io,
+            digests: digests != Digests::None,
+            // Only a complete list requires reading files without a stored digest.
+            reads_for_digests: digests == Digests::All,
+            verify_written: read_back,
+            criteria: options.criteria,
+            omitted: if options.report_omitted {
+                Reporting::Here
+            } else {
+                Reporting::No
+            },
+            moves_away: options.move_away,
+            deletion: options.deletion.clone().map(Arc::new),
+            ..TransferSettings::default()
+        }
+    }
+
     /// Reduces memory and flows to the limits that the system sets for this process.
     fn fit(&mut self, side: &Side) {
         self.budget = limits::for_blocks(self.budget);

@@ -1,7 +1,9 @@
 //! Backups of files that are replaced or deleted at the destination.
 
-use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+use crate::byte_string::ByteString;
 
 /// Maximum length of the suffix in bytes. A name has at most 255 bytes, and a part of the original
 /// name must remain.
@@ -11,24 +13,36 @@ pub const MAXIMUM_SUFFIX_BYTES: usize = 128;
 pub const MAXIMUM_DIRECTORY_BYTES: usize = 4095;
 
 /// Settings of backups: replaced and deleted files get another name.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields, default)]
 pub struct Backup {
-    /// Suffix of the backup's name, 0 to [`MAXIMUM_SUFFIX_BYTES`] bytes; at least 1 byte without a
-    /// directory.
-    #[n(0)]
-    pub suffix: ByteVec,
-    /// Directory of the backups, relative to the anchor, in which they keep their paths; `None` if
-    /// they stay in their directories.
+    /// Directory of the backups, relative to the destination, in which they keep their paths; at
+    /// most [`MAXIMUM_DIRECTORY_BYTES`]. `None` if they stay in their directories.
     #[n(1)]
-    pub directory: Option<ByteVec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<ByteString>,
+    /// Suffix of a backup's name, at most [`MAXIMUM_SUFFIX_BYTES`]; `None`: `~`, or an empty suffix
+    /// if there is a directory. It is not empty without a directory.
+    #[n(0)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suffix: Option<ByteString>,
 }
 
 impl Backup {
+    /// Returns the suffix of a backup's name.
+    pub fn suffix(&self) -> &[u8] {
+        match (&self.suffix, &self.directory) {
+            (Some(suffix), _) => suffix,
+            (None, Some(_)) => b"",
+            (None, None) => b"~",
+        }
+    }
+
     /// True if every value is within its range.
     pub fn is_valid(&self) -> bool {
         let is_part = |byte: &u8| !matches!(byte, 0 | b'/');
-        let suffix = &**self.suffix;
+        let suffix = self.suffix();
         let in_its_place = match &self.directory {
             None => !suffix.is_empty(),
             Some(path) => (1..=MAXIMUM_DIRECTORY_BYTES).contains(&path.len()) && !path.contains(&0),
@@ -43,7 +57,7 @@ impl Backup {
             return None;
         }
         let mut rule = b"P *".to_vec();
-        for byte in self.suffix.iter() {
+        for byte in self.suffix() {
             if b"\\*?[".contains(byte) {
                 rule.push(b'\\');
             }
@@ -60,8 +74,8 @@ mod tests {
 
     fn backup(suffix: &[u8], directory: Option<&[u8]>) -> Backup {
         Backup {
-            suffix: suffix.to_vec().into(),
-            directory: directory.map(|path| path.to_vec().into()),
+            suffix: Some(suffix.into()),
+            directory: directory.map(Into::into),
         }
     }
 

@@ -2,6 +2,7 @@
 //! same names.
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 use crate::filter::Reason;
 use crate::manifest::Timestamp;
@@ -11,8 +12,9 @@ use crate::manifest::Timestamp;
 pub const WIDEST_WINDOW: u64 = 24 * 3600 * 1_000_000_000;
 
 /// Conditions for copying an entry. By default, an entry is copied if its size or time differs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields, default)]
 pub struct Criteria {
     /// If true, files of the same size are compared by content, regardless of their times.
     #[n(0)]

@@ -8,8 +8,13 @@
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
-use crate::filter::{MAXIMUM_PER_DIRECTORY, MAXIMUM_RULES, Rules, SelectionError, check_bytes};
+use crate::backup::Backup;
+use crate::byte_string::ByteString;
+use crate::filter::{
+    Filter, MAXIMUM_PER_DIRECTORY, MAXIMUM_RULES, Rules, SelectionError, check_bytes,
+};
 use crate::manifest::TreePath;
 
 /// Maximum number of unacknowledged batches of names.
@@ -26,32 +31,49 @@ pub const MAXIMUM_TOLD_RULES: usize = 512 << 10;
 /// Maximum number of names that are removed in one step and reported in one message.
 pub const REMOVED_AT_ONCE: usize = 512;
 
-/// Settings of a deletion.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+/// Settings of a deletion: entries that the sources lack are deleted from the copied directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields, default)]
 pub struct Deletion {
     /// True if filtered names are deleted too, unless a rule protects them.
     #[n(0)]
     pub excluded: bool,
     /// Maximum number of deletions. If more are necessary, no names are deleted.
     #[n(1)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum: Option<u64>,
-    /// If true, directories on other file systems than the anchor remain unchanged.
+    /// If true, directories on other file systems than the anchor remain unchanged. The filter
+    /// decides ([`Deletion::protecting`]).
     #[n(2)]
+    #[serde(skip)]
     pub one_file_system: bool,
-    /// Rules of the copy, which protect the names that they exclude.
+    /// Rules of the copy, which protect the names that they exclude ([`Deletion::protecting`]).
     #[n(3)]
-    pub rules: Vec<ByteVec>,
+    #[serde(skip)]
+    pub rules: Vec<ByteString>,
 }
 
 impl Deletion {
+    /// Returns this deletion with the names that the filter protects, and the backups, because the
+    /// copy itself may just have made some.
+    #[must_use]
+    pub fn protecting(&self, filter: &Filter, backup: Option<&Backup>) -> Deletion {
+        let backups = backup.and_then(Backup::protection).map(Into::into);
+        Deletion {
+            one_file_system: filter.one_file_system,
+            rules: filter.rules.iter().cloned().chain(backups).collect(),
+            ..self.clone()
+        }
+    }
+
     /// Parses the rules.
     ///
     /// # Errors
     ///
     /// The error of the first invalid rule.
     pub fn parse(&self) -> Result<Rules, SelectionError> {
-        let rules: Vec<&[u8]> = self.rules.iter().map(|rule| &***rule).collect();
+        let rules: Vec<&[u8]> = self.rules.iter().map(|rule| &**rule).collect();
         Ok(Rules::parse(&rules)?)
     }
 

@@ -11,6 +11,7 @@ use std::hash::Hasher as _;
 
 use blake3::hazmat::{self, HasherExt, Mode};
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
 /// Minimum bytes of a block, BLAKE3's chunk. All blocks but the last of a file are at least this
@@ -21,8 +22,11 @@ pub const SMALLEST_BLOCK_BYTES: u64 = 1024;
 pub const LARGEST_FILE_BYTES: u64 = i64::MAX as u64;
 
 /// Method that verifies blocks and files.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize,
+)]
 #[cbor(index_only)]
+#[serde(rename_all = "snake_case")]
 pub enum Integrity {
     /// BLAKE3 chaining values and a digest for each file.
     #[default]

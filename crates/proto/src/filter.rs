@@ -8,7 +8,7 @@
 //! - [`Gathered`]: rules of a command line and of its files, in their order
 //! - [`Rules`], [`InForce`]: the rules of a copy, and those in force in a directory
 //! - [`ListedPath`]: a line of a list of files
-//! - [`Selection`]: the complete selection of a request: rules, sizes, times and depth
+//! - [`Filter`]: the complete selection of a request: rules, sizes, times and depth
 //!
 //! The implementation follows rsync's manual and copies no code. The decisions of both are compared
 //! in `tests/filters` of `longhaul`.
@@ -29,9 +29,8 @@ pub use list::{ListedPath, ListedPathError, merged_path};
 pub use pattern::MAXIMUM_PATTERN_BYTES;
 pub(crate) use selection::check_bytes;
 pub use selection::{
-    FileFacts, LeftOut, MAXIMUM_LIST_BYTES, MAXIMUM_OMITTED, MAXIMUM_RULE_SHOWN,
-    MAXIMUM_SELECTION_BYTES, OMITTED_WINDOW, Omitted, PartOfList, Reason, Selection,
-    SelectionError,
+    FileFacts, Filter, LeftOut, MAXIMUM_LIST_BYTES, MAXIMUM_OMITTED, MAXIMUM_RULE_SHOWN,
+    MAXIMUM_SELECTION_BYTES, OMITTED_WINDOW, Omitted, PartOfList, Reason, SelectionError,
 };
 pub use syntax::{Action, End, PerDirectory};
 

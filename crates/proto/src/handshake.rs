@@ -18,15 +18,11 @@
 use minicbor::{Decode, Decoder, Encode, decode};
 
 use crate::allowed::Allowed;
-use crate::backup::Backup;
-use crate::block::{Codec, HeaderKey};
-use crate::command::FileCommand;
-use crate::criteria::Criteria;
-use crate::deletion::Deletion;
-use crate::digest::Integrity;
-use crate::filter::Selection;
-use crate::keeping::Keeping;
+use crate::block::HeaderKey;
+pub use crate::coding::Capability;
 use crate::listing::{ListRequest, Listed};
+pub use crate::options::Operation;
+use crate::options::{Stack, TransferOptions};
 pub use crate::secret::Secret;
 
 // tidy: long file because it is the one list of what opens and joins a session.
@@ -37,28 +33,11 @@ pub const PROTOCOL_VERSION: u32 = 1;
 /// Maximum number of sources in one request.
 pub const MAXIMUM_SOURCES: usize = 4096;
 
-/// Feature that depends on the host or the build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
-#[cbor(index_only)]
-pub enum Capability {
-    /// Compresses and decompresses with zstd.
-    #[n(0)]
-    Zstd,
-    /// Compresses and decompresses with lz4.
-    #[n(1)]
-    Lz4,
-}
+/// Default for [`Request::checkpoint_bytes`].
+pub const USUAL_CHECKPOINT_BYTES: u64 = 256 << 20;
 
-impl Capability {
-    /// All capabilities.
-    pub const ALL: [Capability; 2] = [Capability::Zstd, Capability::Lz4];
-
-    /// True if these capabilities include every codec.
-    pub fn include_every_codec(capabilities: &[Capability]) -> bool {
-        let codecs = [Capability::Zstd, Capability::Lz4];
-        codecs.iter().all(|codec| capabilities.contains(codec))
-    }
-}
+/// Default for [`Request::checkpoint_milliseconds`].
+pub const USUAL_CHECKPOINT_MILLISECONDS: u64 = 1000;
 
 /// Number of a session, chosen by its acceptor at random.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
@@ -278,22 +257,6 @@ pub enum Role {
     Receiver,
 }
 
-/// Operation of a session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
-#[cbor(index_only)]
-pub enum Operation {
-    /// Copies.
-    #[default]
-    #[n(0)]
-    Copy,
-    /// Compares by digest and transfers no data.
-    #[n(1)]
-    Verify,
-    /// Reports the changes that a copy would make.
-    #[n(2)]
-    DryRun,
-}
-
 /// Place and name of a single source without a trailing slash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(index_only)]
@@ -321,9 +284,9 @@ pub struct Request {
     /// The dialer's end of the session.
     #[n(1)]
     pub role: Role,
-    /// Operation of the session.
+    /// Options of the transfer that concern the acceptor.
     #[n(2)]
-    pub operation: Operation,
+    pub options: Box<TransferOptions>,
     /// Paths at the acceptor: at most [`MAXIMUM_SOURCES`] sources if it sends, otherwise one
     /// destination.
     #[n(3)]
@@ -331,22 +294,25 @@ pub struct Request {
     /// Place and name of a single source.
     #[n(4)]
     pub landing: Landing,
-    /// Hash of the sending host and its sources. It distinguishes a restarted transfer from another
-    /// transfer.
+    /// Hash of the sending host and its sources. It distinguishes a restarted transfer from
+    /// another transfer.
     #[cbor(n(5), with = "minicbor::bytes")]
     pub source: [u8; 32],
-    /// Verification of blocks.
+    /// Hash of the sources, equal on every host that sees them, so that this session takes over
+    /// the leftovers of a dead session of the same transfer from another host. `None` if no other
+    /// host sees the sources.
     #[n(6)]
-    pub integrity: Integrity,
-    /// Encoding of payloads.
-    #[n(7)]
-    pub codec: Codec,
+    pub anywhere: Option<minicbor::bytes::ByteArray<32>>,
     /// Block size in bytes, a power of two.
-    #[n(8)]
+    #[n(7)]
     pub block_bytes: u32,
-    /// True if streams in clear are requested.
+    /// Distribution of the acceptor's threads over its layers.
+    #[n(8)]
+    pub stack: Stack,
+    /// Key that authenticates block headers on streams in clear; `None` if streams in clear are
+    /// not requested.
     #[n(9)]
-    pub clear: bool,
+    pub block_key: Option<Secret>,
     /// Received bytes after which the receiver makes them durable and reports them.
     #[n(10)]
     pub checkpoint_bytes: u64,
@@ -357,99 +323,24 @@ pub struct Request {
     /// True if a receiving dialer knows that its destination is empty.
     #[n(12)]
     pub destination_empty: bool,
-    /// True if directories are copied, false if they are skipped.
-    #[n(13)]
-    pub recursive: bool,
-    /// True if digests of finished files are requested, including files that were already there.
-    #[n(15)]
-    pub digests: bool,
-    /// True if direct I/O is requested.
-    #[n(16)]
-    pub direct: bool,
-    /// True if written data is read back past the cache and compared.
-    #[n(18)]
-    pub verify_written: bool,
     /// Names that a sending dialer puts directly into the destination; `None` if it fills the
     /// destination with the contents of a directory.
-    #[n(19)]
+    #[n(13)]
     pub names: Option<Vec<minicbor::bytes::ByteVec>>,
-    /// True if a sending acceptor follows symbolic links and sends their targets.
-    #[n(21)]
-    pub copy_links: bool,
-    /// True if only stored digests of existing files are reported, so that no file is read for its
-    /// digest.
-    #[n(22)]
-    pub kept_digests_only: bool,
     /// Number of large files that a receiving dialer can keep open; 0 if unspecified.
-    #[n(23)]
+    #[n(14)]
     pub large_files: u32,
     /// Maximum rate of all streams of a sending acceptor together, in bytes per second; `None` for
     /// no limit.
-    #[n(26)]
+    #[n(15)]
     pub limit: Option<u64>,
-    /// True if each stream of the acceptor has one thread for all its work instead of layers.
-    #[n(27)]
-    pub paired: bool,
     /// True if the acceptor should describe its host in its [`Welcome`].
-    #[n(28)]
+    #[n(16)]
     pub wants_host: bool,
-    /// Key that authenticates block headers on streams in clear. Present exactly if `clear` is
-    /// true.
-    #[n(29)]
-    pub block_key: Option<Secret>,
-    /// True if set-user-ID and set-group-ID bits are kept also if a file's user or group differs
-    /// from the source.
-    #[n(30)]
-    pub keep_set_ids: bool,
-    /// Hash of the sources, equal on every host that sees them, so that this session takes over the
-    /// leftovers of a dead session of the same transfer from another host. `None` if no other host
-    /// sees the sources.
-    #[n(31)]
-    pub anywhere: Option<minicbor::bytes::ByteArray<32>>,
     /// Milliseconds since the dialer's first attempt, if the acceptor refused it because it was
     /// busy; 0 in the first attempt.
-    #[n(32)]
+    #[n(17)]
     pub waited_milliseconds: u64,
-    /// Selection of the entries that a sending acceptor sends; `None` for all.
-    #[n(33)]
-    pub selection: Option<Box<Selection>>,
-    /// True if a sending acceptor chooses the codec of each block. In this case `codec` is plain.
-    #[n(34)]
-    pub automatic: bool,
-    /// Element size in bytes of arrays at a sending acceptor: 1 (no arrays), 2, 4 or 8; 0 to detect
-    /// it.
-    #[n(35)]
-    pub element_bytes: u8,
-    /// Metadata that both ends preserve; `None` for the defaults.
-    #[n(40)]
-    pub keeping: Option<Box<Keeping>>,
-    /// Conditions under which an entry is copied.
-    #[n(44)]
-    pub criteria: Criteria,
-    /// Deletion after the copy; `None` to delete no names. A comparison deletes no names: it
-    /// reports them as differences.
-    #[n(45)]
-    pub deletion: Option<Box<Deletion>>,
-    /// True if sources are removed once they are durable at the destination.
-    #[n(46)]
-    pub moves_away: bool,
-    /// True if a sending acceptor lists the entries that it left out.
-    #[n(47)]
-    pub tells_omitted: bool,
-    /// Backups of replaced and deleted names; `None` for no backups.
-    #[n(50)]
-    pub backup: Option<Box<Backup>>,
-    /// Command that a receiving acceptor runs for each committed file.
-    #[n(60)]
-    pub on_commit: Option<Box<FileCommand>>,
-    /// Command whose output becomes the file's content. A receiving acceptor filters incoming data,
-    /// a sending acceptor outgoing data.
-    #[n(61)]
-    pub filter: Option<Box<FileCommand>>,
-    /// True if a sending dialer filters files through a command, so that their sizes differ from
-    /// the listed sizes.
-    #[n(62)]
-    pub filtered: bool,
 }
 
 /// A path at the acceptor.
@@ -604,41 +495,33 @@ pub struct Refused {
 }
 
 impl Request {
-    /// Returns the capability that both ends need for the codec, if any.
-    pub fn needed(&self) -> Option<Capability> {
-        match self.codec {
-            Codec::Zstd { .. } => Some(Capability::Zstd),
-            Codec::Lz4 => Some(Capability::Lz4),
-            Codec::Plain | Codec::Omitted => None,
+    /// Creates a request with these options, and with default settings.
+    pub fn new(role: Role, paths: Vec<RequestPath>, options: TransferOptions) -> Request {
+        Request {
+            credential: None,
+            role,
+            options: Box::new(options),
+            paths,
+            landing: Landing::default(),
+            source: [0; 32],
+            anywhere: None,
+            block_bytes: 1 << 20,
+            stack: Stack::default(),
+            block_key: None,
+            checkpoint_bytes: USUAL_CHECKPOINT_BYTES,
+            checkpoint_milliseconds: USUAL_CHECKPOINT_MILLISECONDS,
+            destination_empty: false,
+            names: None,
+            large_files: 0,
+            limit: None,
+            wants_host: false,
+            waited_milliseconds: 0,
         }
     }
 
-    /// True if the filter commands are valid and compatible with the other settings.
-    fn has_valid_filter(&self) -> bool {
-        let is_valid = self
-            .filter
-            .as_ref()
-            .is_none_or(|command| command.is_valid());
-        let fits = self.operation != Operation::Verify
-            && !self.paired
-            && !self.compares_contents()
-            && !self.criteria.size_only;
-        let at_one_end = !self.filtered || self.role == Role::Sender && self.filter.is_none();
-        is_valid && at_one_end && (fits || self.filter.is_none() && !self.filtered)
-    }
-
-    /// True if the acceptor keeps privileged metadata in extended attributes.
-    pub fn fakes(&self) -> bool {
-        let keeping = self.keeping.as_deref();
-        keeping.is_some_and(|keeping| keeping.as_attribute)
-    }
-
-    /// True if files that exist at the destination are also compared by content.
-    fn compares_contents(&self) -> bool {
-        let wanted = self.verify_written || self.moves_away;
-        let wanted = wanted || self.digests && !self.kept_digests_only;
-        let copies = wanted && self.operation == Operation::Copy;
-        (copies || self.criteria.checksum) && self.integrity == Integrity::Digest
+    /// True if streams in clear are requested.
+    pub fn is_clear(&self) -> bool {
+        self.block_key.is_some()
     }
 
     /// Returns the key that authenticates block headers; `None` without streams in clear.
@@ -653,39 +536,19 @@ impl Request {
             Role::Receiver => (1..=MAXIMUM_SOURCES).contains(&self.paths.len()),
         };
         let block = self.block_bytes as usize;
-        let selection = self.selection.as_ref();
-        let keeping = self.keeping.as_deref().cloned();
+        let options = &self.options;
+        let commands = [&options.on_commit, &options.filter_command];
+        let has_command = commands.into_iter().any(Option::is_some);
         paths
-            && keeping.is_none_or(|keeping| keeping.read().is_ok())
-            && selection.is_none_or(|selection| self.role == Role::Receiver && selection.is_valid())
-            && self.criteria.is_valid()
-            // A move with deletion could delete the files that it moved.
-            && !(self.moves_away && self.deletion.is_some())
-            && !(self.moves_away && self.integrity == Integrity::Checksum)
-            && self.deletion.as_ref().is_none_or(|deletion| {
-                let names_only = !deletion.excluded && deletion.maximum.is_none();
-                self.recursive
-                    && (names_only || self.operation != Operation::Verify)
-                    && deletion.is_valid()
-            })
-            && self.backup.as_ref().is_none_or(|backup| {
-                self.operation != Operation::Verify && backup.is_valid()
-            })
-            && self.has_valid_filter()
-            && self.on_commit.as_ref().is_none_or(|command| {
-                self.role == Role::Sender
-                    && self.operation == Operation::Copy
-                    && command.is_valid()
-                    && !self.paired
-            })
-            && self.clear == self.block_key.is_some()
+            && options.is_valid()
+            && (self.role == Role::Sender || options.on_commit.is_none())
+            && (self.role == Role::Receiver || options.filter.is_everything())
+            && !(has_command && self.stack == Stack::Paired)
             && block.is_power_of_two()
             && (crate::digest::SMALLEST_BLOCK_BYTES as usize..=crate::block::LARGEST_BLOCK_BYTES)
                 .contains(&block)
             && self.checkpoint_bytes > 0
             && (1..=3_600_000).contains(&self.checkpoint_milliseconds)
-            && [0, 1, 2, 4, 8].contains(&self.element_bytes)
-            && (self.codec == Codec::Plain || !self.automatic)
     }
 }
 

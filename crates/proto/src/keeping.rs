@@ -5,13 +5,15 @@ pub mod modes;
 pub mod owners;
 
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 use modes::ModeChanges;
 use owners::OwnerMap;
 
-/// Requested metadata and changes to it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+/// Requested metadata, in addition to data, mode and time, and changes to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(map)]
+#[serde(deny_unknown_fields, default)]
 pub struct Keeping {
     /// If true, the owning user of an entry is preserved.
     #[n(0)]
@@ -19,56 +21,80 @@ pub struct Keeping {
     /// If true, the owning group of an entry is preserved.
     #[n(1)]
     pub groups: bool,
-    /// If true, owners are preserved by number even if their names exist.
+    /// If true, owners are preserved by number even if their names exist at the destination.
     #[n(2)]
     pub numeric_ids: bool,
-    /// If true, hard links are preserved.
+    /// If true, hard links between names of one inode are preserved.
     #[n(3)]
     pub hard_links: bool,
     /// If true, extended attributes are preserved.
     #[n(4)]
+    #[serde(rename = "extended_attributes")]
     pub extended: bool,
     /// If true, access control lists are preserved.
     #[n(5)]
+    #[serde(rename = "access_lists")]
     pub acls: bool,
-    /// If true, devices are copied.
+    /// If true, devices are copied. From a daemon they are copied only with `devices_named`.
     #[n(6)]
     pub devices: bool,
-    /// If true, sockets and FIFOs are copied.
+    /// True if devices were requested by their own option and not by one that includes others.
     #[n(7)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub devices_named: bool,
+    /// If true, sockets and FIFOs are copied.
+    #[n(8)]
     pub specials: bool,
     /// If true, a source that fills the destination gives it its own mode, time and owner.
-    #[n(8)]
+    #[n(9)]
     pub anchor: bool,
     /// If true, existing entries keep their permission bits, and new entries get those of the
     /// source less the umask at the destination.
-    #[n(9)]
+    #[n(10)]
+    #[serde(rename = "leave_modes")]
     pub leaves_modes: bool,
     /// With `leaves_modes`: if true, files are executable if they are at the source.
-    #[n(10)]
+    #[n(11)]
     pub executability: bool,
     /// If true, the times of directories are not set.
-    #[n(11)]
-    pub omits_directory_times: bool,
-    /// Changes of modes ([`ModeChanges`]); empty for no changes.
     #[n(12)]
-    pub modes: String,
-    /// Umask for changes that name no class of users.
-    #[n(13)]
-    pub umask: u32,
-    /// Mapping of users ([`OwnerMap`]); empty for no mapping.
-    #[n(14)]
-    pub user_map: String,
-    /// Mapping of groups; empty for no mapping.
-    #[n(15)]
-    pub group_map: String,
-    /// If true, the acceptor keeps owners, special files, special bits and privileged attributes
-    /// in extended attributes, as with rsync's `--fake-super`.
-    #[n(16)]
-    pub as_attribute: bool,
+    #[serde(rename = "omit_directory_times")]
+    pub omits_directory_times: bool,
     /// If true, runs of zeros become holes at the destination.
-    #[cbor(n(17), default)]
+    #[n(13)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub sparse: bool,
+    /// Changes of permission bits in the syntax of chmod ([`ModeChanges`]). A prefix `D` or `F`
+    /// limits a change to directories or to other files.
+    #[n(14)]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub modes: String,
+    /// Umask for changes of `modes` that name no class of users.
+    #[n(15)]
+    pub umask: u32,
+    /// Mapping of users, `FROM:TO,…` ([`OwnerMap`]).
+    #[n(16)]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub user_map: String,
+    /// Mapping of groups, `FROM:TO,…`.
+    #[n(17)]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group_map: String,
+    /// If true, the source reads from extended attributes the metadata that only a superuser can
+    /// set: owners, special files and bits, privileged attributes (rsync's `--fake-super`).
+    #[n(18)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fake_source: bool,
+    /// If true, the destination stores such metadata in extended attributes.
+    #[n(19)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fake_destination: bool,
+    /// If true, an owner that cannot be preserved is a failure of the copy.
+    #[n(20)]
+    pub owners_required: bool,
+    /// If true, a device that cannot be created is a failure of the copy.
+    #[n(21)]
+    pub devices_required: bool,
 }
 
 /// Maximum length of a text field in bytes.
@@ -93,10 +119,14 @@ pub struct Kept {
 }
 
 impl Keeping {
-    /// True if all values except the umask are the defaults.
+    /// True if the destination keeps only the defaults.
     pub fn is_usual(&self) -> bool {
         let usual = Keeping {
             umask: self.umask,
+            fake_source: self.fake_source,
+            devices_named: self.devices_named,
+            owners_required: self.owners_required,
+            devices_required: self.devices_required,
             ..Keeping::default()
         };
         *self == usual
@@ -155,7 +185,8 @@ impl Keeping {
         };
         let pairs = flags(self).into_iter().zip(flags(other));
         let texts = texts(self).into_iter().zip(texts(other));
-        let alike = self.as_attribute == other.as_attribute;
+        let ends = |keeping: &Keeping| [keeping.fake_source, keeping.fake_destination];
+        let alike = ends(self) == ends(other);
         alike
             && pairs.into_iter().all(|(own, others)| !own || others)
             && texts.into_iter().all(|(own, others)| own == others)
@@ -216,7 +247,7 @@ mod tests {
             ..all.clone()
         };
         let elsewhere = Keeping {
-            as_attribute: true,
+            fake_destination: true,
             ..all.clone()
         };
         assert!(!otherwise.is_within(&all) && !elsewhere.is_within(&all));

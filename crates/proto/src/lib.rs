@@ -7,6 +7,7 @@
 //! - [`ledger`]: the blocks that are at the destination
 //! - [`frame`]: encoding of messages and blocks on a byte stream
 //! - [`handshake`]: requests that open a session or join one
+//! - [`options`]: options of a transfer
 //! - [`filter`]: selection of the entries that are copied
 //! - [`listing`]: listing of a path, without a session
 //! - [`command`]: commands that run where files arrive
@@ -31,6 +32,7 @@ pub mod allowed;
 pub mod attributes;
 pub mod backup;
 pub mod block;
+pub mod byte_string;
 pub mod calls;
 pub mod coding;
 pub mod command;
@@ -48,6 +50,7 @@ pub mod listing;
 pub mod manifest;
 pub mod message;
 pub mod notice;
+pub mod options;
 pub mod receiver;
 pub mod secret;
 pub mod sender;

@@ -5,6 +5,7 @@
 use minicbor::decode::Error;
 use minicbor::{Decode, Decoder, Encode};
 
+use crate::keeping::Keeping;
 #[cfg(doc)]
 use crate::message::MAXIMUM_TEXT_BYTES;
 
@@ -58,6 +59,24 @@ pub enum NoticeKind {
     /// A device was not created.
     #[n(13)]
     DeviceNotMade,
+}
+
+/// Returns the notices that count as failures, because the attribute was requested by name.
+pub fn required_by(keep: &Keeping) -> Vec<NoticeKind> {
+    let mut required = Vec::new();
+    if keep.owners_required {
+        required.extend([NoticeKind::OwnerNotKept, NoticeKind::GroupNotKept]);
+    }
+    if keep.devices_required {
+        required.push(NoticeKind::DeviceNotMade);
+    }
+    if keep.extended {
+        required.push(NoticeKind::AttributeNotKept);
+    }
+    if keep.acls {
+        required.push(NoticeKind::ListNotKept);
+    }
+    required
 }
 
 /// Count and example of one kind of lost property.

@@ -34,7 +34,7 @@ fn copy(source: &str, destination: &str) -> Result<Exit, Stop> {
         parsed.map_err(|error| Stop::because(Exit::Usage, error))
     };
     let mut spec = TransferSpec::copy(vec![endpoint(source)?], endpoint(destination)?);
-    spec.selection.recursive = true;
+    spec.options.selection.recursive = true;
     let observer: Arc<dyn Observer> = Arc::new(Names);
     let control = Control::default();
     let spec = spec.validate();

@@ -37,6 +37,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_engine::listing::Depth;
+use longhaul_proto::byte_string::ByteString;
 use longhaul_units::ByteCount;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -210,52 +211,15 @@ impl Endpoint {
     }
 }
 
-/// A byte string in JSON: its text, or `{"bytes": [...]}` if it is not UTF-8.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Written {
-    /// Valid UTF-8.
-    Text(String),
-    /// Any other bytes.
-    Bytes {
-        /// Bytes of the string.
-        bytes: Vec<u8>,
-    },
-}
-
-impl Written {
-    /// Returns the bytes of the string.
-    pub fn as_bytes(&self) -> &[u8] {
-        match self {
-            Written::Text(text) => text.as_bytes(),
-            Written::Bytes { bytes } => bytes,
-        }
-    }
-}
-
-impl From<Vec<u8>> for Written {
-    fn from(bytes: Vec<u8>) -> Written {
-        match String::from_utf8(bytes) {
-            Ok(text) => Written::Text(text),
-            Err(error) => Written::Bytes {
-                bytes: error.into_bytes(),
-            },
-        }
-    }
-}
-
 impl Serialize for Endpoint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Written::from(self.text()).serialize(serializer)
+        ByteString::from(self.text()).serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Endpoint {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Endpoint, D::Error> {
-        let bytes = match Written::deserialize(deserializer)? {
-            Written::Text(text) => text.into_bytes(),
-            Written::Bytes { bytes } => bytes,
-        };
+        let bytes = ByteString::deserialize(deserializer)?;
         Endpoint::parse(OsStr::from_bytes(&bytes)).map_err(D::Error::custom)
     }
 }

@@ -1,21 +1,22 @@
 //! Arguments of `cp` for commands that run for files.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use longhaul_transfer::spec::{FileCommand, FilterAt};
+use clap::Args;
+use longhaul_proto::command::FileCommand;
+use longhaul_proto::options::FilterAt;
+
+use super::choices::{Choice, one_of};
 
 const HEADING: &str = "Commands for files";
 
-/// An end of a copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FilterEnd {
-    /// The source.
-    Source,
-    /// The destination.
-    Destination,
-}
+/// Ends of a copy where files pass through a command.
+pub const FILTER_ENDS: [Choice<FilterAt>; 2] = [
+    ("source", "The source", FilterAt::Source),
+    ("destination", "The destination", FilterAt::Destination),
+];
 
 /// Arguments of `cp` for commands that run for files.
 #[derive(Clone, Debug, Args)]
@@ -37,8 +38,8 @@ pub struct CommandArguments {
     #[arg(long, value_name = "CMD", help_heading = HEADING)]
     pub filter_cmd: Option<OsString>,
     /// End where --filter-cmd runs: at the source before files are sent, or at the destination.
-    #[arg(long, value_name = "END", default_value = "destination", value_enum, help_heading = HEADING)]
-    pub filter_at: FilterEnd,
+    #[arg(long, value_name = "END", default_value = "destination", value_parser = one_of(&FILTER_ENDS), help_heading = HEADING)]
+    pub filter_at: FilterAt,
     /// Maximum number of these commands that run at a time, up to 64.
     #[arg(long, value_name = "N", default_value = "4", help_heading = HEADING)]
     pub filter_flows: u32,
@@ -50,21 +51,15 @@ pub struct CommandArguments {
 impl CommandArguments {
     /// Returns the command for durable files, if one is given.
     pub fn on_commit(&self) -> Option<FileCommand> {
-        let command = self.on_commit.as_ref();
-        command.map(|text| FileCommand::new(text, self.on_commit_jobs, self.on_commit_timeout))
+        let command = self.on_commit.as_ref()?.as_bytes();
+        let (jobs, within) = (self.on_commit_jobs, self.on_commit_timeout);
+        Some(FileCommand::new(command, jobs, within))
     }
 
     /// Returns the command that files pass through, if one is given.
     pub fn filter(&self) -> Option<FileCommand> {
-        let command = self.filter_cmd.as_ref();
-        command.map(|text| FileCommand::new(text, self.filter_flows, self.filter_timeout))
-    }
-
-    /// Returns the end where the filter command runs.
-    pub fn filter_at(&self) -> FilterAt {
-        match self.filter_at {
-            FilterEnd::Source => FilterAt::Source,
-            FilterEnd::Destination => FilterAt::Destination,
-        }
+        let command = self.filter_cmd.as_ref()?.as_bytes();
+        let (jobs, within) = (self.filter_flows, self.filter_timeout);
+        Some(FileCommand::new(command, jobs, within))
     }
 }

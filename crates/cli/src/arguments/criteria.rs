@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
+use longhaul_proto::criteria::Criteria;
 use longhaul_transfer::quantities;
-use longhaul_transfer::spec::Criteria;
 
 const HEADING: &str = "Conditions for copying";
 

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
-use longhaul_transfer::spec::{Backup, Deletion};
+use longhaul_proto::backup::Backup;
+use longhaul_proto::deletion::Deletion;
 
 const HEADING: &str = "Deletion and backups";
 
@@ -50,12 +51,13 @@ impl DeletionArguments {
         (self.delete || self.delete_excluded).then_some(Deletion {
             excluded: self.delete_excluded,
             maximum: self.max_delete,
+            ..Deletion::default()
         })
     }
 
     /// Returns the backups of a specification, if there are any.
     pub fn backup(&self) -> Option<Backup> {
-        let written = |text: &OsString| text.as_bytes().to_vec().into();
+        let written = |text: &OsString| text.as_bytes().into();
         (self.backup || self.backup_dir.is_some()).then(|| Backup {
             directory: self.backup_dir.as_ref().map(written),
             suffix: self.suffix.as_ref().map(written),

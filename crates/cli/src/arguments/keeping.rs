@@ -1,9 +1,9 @@
 //! Arguments for attributes to keep beyond data, permission bits and time, with the names of rsync.
 
 use clap::{ArgAction, Args};
-use longhaul_proto::keeping::KeepingError;
+use longhaul_proto::keeping::{Keeping, KeepingError};
 use longhaul_transfer::endpoint::Endpoint;
-use longhaul_transfer::spec::{FakeSuper, Keep};
+use longhaul_transfer::spec::FakeSuper;
 
 /// Arguments for attributes to keep.
 #[derive(Clone, Debug, Default, Args)]
@@ -118,7 +118,7 @@ impl KeepingArguments {
     }
 
     /// Returns the attributes to keep for a specification.
-    fn keep(&self, archive: bool) -> Keep {
+    fn keep(&self, archive: bool) -> Keeping {
         let (mut user_map, mut group_map) = (self.usermap.clone(), self.groupmap.clone());
         if let Some(chown) = &self.chown {
             let (user, group) = chown.split_once(':').unwrap_or((chown, ""));
@@ -128,20 +128,20 @@ impl KeepingArguments {
         // Owners of -rlptgoD are treated like those of -a.
         let by_name = self.archive || !archive;
         let specials = archive && !self.no_special_files;
-        Keep {
+        Keeping {
             users: archive && !self.no_owner || self.owner || user_map.is_some(),
             groups: archive && !self.no_group || self.group || group_map.is_some(),
             numeric_ids: self.numeric_ids,
             hard_links: self.hard_links,
-            extended_attributes: self.xattrs,
-            access_lists: self.acls,
+            extended: self.xattrs,
+            acls: self.acls,
             devices: specials && !self.no_devices || self.special_files || self.devices,
             devices_named: self.special_files || self.devices,
             specials: specials && !self.no_specials || self.special_files || self.specials,
             anchor: archive,
-            leave_modes: self.no_perms,
+            leaves_modes: self.no_perms,
             executability: self.executability,
-            omit_directory_times: self.omit_dir_times,
+            omits_directory_times: self.omit_dir_times,
             sparse: self.sparse,
             modes: self.chmod.join(","),
             umask: umask(),
@@ -151,7 +151,7 @@ impl KeepingArguments {
             devices_required: self.devices,
             user_map: user_map.unwrap_or_default(),
             group_map: group_map.unwrap_or_default(),
-            ..Keep::default()
+            ..Keeping::default()
         }
     }
 
@@ -164,10 +164,10 @@ impl KeepingArguments {
         &self,
         recursive: bool,
         ends: [Option<&Endpoint>; 2],
-    ) -> Result<Keep, KeepingError> {
+    ) -> Result<Keeping, KeepingError> {
         let mut asked = self.fake_super.into_iter().chain(self.remote_option);
         asked.try_fold(self.keep(self.is_archive(recursive)), |keep, end| {
-            keep.faking(end, ends)
+            end.set(keep, ends)
         })
     }
 }

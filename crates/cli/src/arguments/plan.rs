@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use longhaul_model::policy::Policy;
+use longhaul_proto::options::FilterAt;
 use longhaul_transfer::quantities;
 use longhaul_units::{BitRate, ByteCount};
 
-use super::commands::FilterEnd;
+use super::choices::one_of;
+use super::commands::FILTER_ENDS;
 
 /// Arguments of `plan`.
 #[derive(Clone, Debug, Args)]
@@ -64,10 +66,10 @@ pub struct PlanArguments {
         long,
         value_name = "END",
         default_value = "destination",
-        value_enum,
+        value_parser = one_of(&FILTER_ENDS),
         requires = "filter_cmd"
     )]
-    pub filter_at: FilterEnd,
+    pub filter_at: FilterAt,
     /// Maximum number of filter commands that run at a time, up to 64.
     #[arg(long, value_name = "N", default_value = "4", requires = "filter_cmd", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub filter_flows: u32,

@@ -4,20 +4,20 @@
 use std::ffi::OsString;
 use std::time::Duration;
 
+use longhaul_proto::digest::Integrity;
+use longhaul_proto::filter::Filter;
+use longhaul_proto::options::{Digests, Operation, Selection, TransferOptions, Verification};
 use longhaul_transfer::between_hosts::job_protocol::Shown;
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::filter_rules::end_with_slash;
 use longhaul_transfer::planning::choice::read_plan;
 use longhaul_transfer::rendering::options::by_options;
 use longhaul_transfer::settings::{self, ConnectionSettings, SshSettings};
-use longhaul_transfer::spec::{
-    self, Digests, Filter, FixedFlows, Limits, Operation, Selection, TransferSpec, ValidSpec,
-    Verification,
-};
+use longhaul_transfer::spec::{FixedFlows, Limits, TransferSpec, ValidSpec};
 
 use super::{
-    ConnectionArguments, CopyArguments, DataSecurity, Expiry, FilterArguments, IntegrityArgument,
-    LayerArguments, SshArguments, StackArgument, VerifyArguments,
+    ConnectionArguments, CopyArguments, Expiry, FilterArguments, LayerArguments, SshArguments,
+    VerifyArguments,
 };
 use crate::messages::{Exit, Stop};
 
@@ -40,7 +40,7 @@ impl CopyArguments {
         let destination = sources.pop().filter(|_| !sources.is_empty());
         let destination = destination
             .ok_or_else(|| Stop::new(Exit::Usage, "name a source and, last, a destination"))?;
-        let digest = self.integrity == IntegrityArgument::Digest;
+        let digest = self.integrity == Integrity::Digest;
         let plan = self.plan.as_deref().map(read_plan).transpose()?;
         let plan = plan.unwrap_or_default();
         let compression = self.compression.chosen(plan.codec.as_deref());
@@ -49,7 +49,7 @@ impl CopyArguments {
             .keeping
             .keep_at(self.recursive, [sources.first(), Some(&destination)]);
         let keep = keep.map_err(|error| Stop::because(Exit::Usage, error))?;
-        let spec = TransferSpec {
+        let options = TransferOptions {
             operation: if self.dry_run {
                 Operation::DryRun
             } else {
@@ -71,13 +71,9 @@ impl CopyArguments {
             backup: self.deletion.backup(),
             on_commit: self.commands.on_commit(),
             filter_command: self.commands.filter(),
-            filter_at: self.commands.filter_at(),
+            filter_at: self.commands.filter_at,
             verification: Verification {
-                integrity: if digest {
-                    spec::Integrity::Digest
-                } else {
-                    spec::Integrity::Checksum
-                },
+                integrity: self.integrity,
                 read_back: self.verify,
                 digests: match (&self.manifest, self.json && digest) {
                     (Some(_), _) => Digests::All,
@@ -87,6 +83,10 @@ impl CopyArguments {
             },
             compression,
             element_bytes: self.element_size,
+            direct_io: self.direct,
+        };
+        let spec = TransferSpec {
+            options,
             limits: Limits {
                 rate: self.bwlimit.and_then(|limit| limit.0),
                 memory: self.layers.memory.0,
@@ -100,7 +100,6 @@ impl CopyArguments {
             flows: self.layers.flows().or_planned(&plan),
             policy: self.policy.policy,
             path_rate: self.policy.path_rate,
-            direct_io: self.direct,
             connection: self.connection.settings(),
             ..TransferSpec::copy(sources, destination)
         };
@@ -144,6 +143,7 @@ impl FilterArguments {
             older_than: options.older_than.map(|moment| moment.0),
             maximum_depth: options.max_depth,
             one_file_system: options.one_file_system,
+            ..Filter::default()
         })
     }
 }
@@ -160,13 +160,17 @@ impl VerifyArguments {
             end_with_slash(&mut left);
         }
         let spec = TransferSpec::comparison(endpoint(&left)?, endpoint(&self.right)?);
-        valid(TransferSpec {
+        let options = TransferOptions {
             selection: Selection {
                 copy_links: self.copy_links,
-                ..spec.selection
+                ..spec.options.selection
             },
             filter: self.filters.filter(self.recursive)?,
             report_omitted: self.writes.is_any(),
+            ..spec.options
+        };
+        valid(TransferSpec {
+            options,
             limits: Limits {
                 memory: self.layers.memory.0,
                 ..Limits::default()
@@ -191,10 +195,7 @@ impl VerifyArguments {
 impl LayerArguments {
     fn flows(&self) -> FixedFlows {
         FixedFlows {
-            stack: match self.stack {
-                StackArgument::Layered => spec::Stack::Layered,
-                StackArgument::Paired => spec::Stack::Paired,
-            },
+            stack: self.stack,
             readers: self.readers,
             compressors: self.compressors,
             streams: self.streams,
@@ -216,10 +217,7 @@ impl ConnectionArguments {
             token_file: asked.token_file,
             certificate: asked.certificate,
             key: asked.key,
-            data_security: match asked.data_security {
-                DataSecurity::Tls => settings::DataSecurity::Tls,
-                DataSecurity::Clear => settings::DataSecurity::Clear,
-            },
+            data_security: asked.data_security,
             congestion: asked.congestion,
             nice: asked.nice,
             bind: asked.bind,

@@ -96,7 +96,8 @@ impl Command<'_> {
             (file.to_owned(), shown)
         });
         let control = Control::default();
-        let about = About::new(self.spec.operation.into(), self.named(), self.shown.verbose);
+        let operation = self.spec.options.operation;
+        let about = About::new(operation, self.named(), self.shown.verbose);
         let report = Report::new(self.shown, manifest, &control)?.comparing(about.compares());
         end_at_signal(&control);
         let _offer = running::offer(&control, [&about.ends[0], &about.ends[1]]);

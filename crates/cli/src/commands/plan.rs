@@ -11,10 +11,11 @@ use longhaul_model::optimise::{Bound, Optimum, SolveError};
 use longhaul_model::policy::{Policy, outcome};
 use longhaul_model::transfer::Filter;
 use longhaul_model::what_if::what_if;
+use longhaul_proto::options::FilterAt;
 use longhaul_transfer::endpoint::Endpoint;
 use serde_json::{Value, json};
 
-use crate::arguments::{FilterEnd, PlanArguments};
+use crate::arguments::PlanArguments;
 use crate::messages::{Exit, Stop, finish, print_json, print_line};
 
 /// A policy and its result.
@@ -122,7 +123,7 @@ fn input(arguments: &PlanArguments) -> Result<PlanInput, Stop> {
         window: arguments.window,
         congestion: arguments.congestion.clone(),
         filter: arguments.filter_cmd.as_ref().map(|_| Filter {
-            at_source: arguments.filter_at == FilterEnd::Source,
+            at_source: arguments.filter_at == FilterAt::Source,
             flows: arguments.filter_flows,
             rate: arguments.filter_rate.map(|it| it.bits_per_second() / 8.0),
         }),

@@ -23,12 +23,9 @@ use longhaul_net::tls::{TlsClient, TlsOptions};
 use longhaul_net::trust::ServerTrust;
 use longhaul_proto::allowed::Allowed;
 use longhaul_proto::backup::Backup;
-use longhaul_proto::block::Codec;
-use longhaul_proto::digest::Integrity;
-use longhaul_proto::handshake::{
-    Credential, Landing, Operation, Request, RequestPath, Role, Vouch,
-};
+use longhaul_proto::handshake::{Credential, Operation, Request, RequestPath, Role, Vouch};
 use longhaul_proto::message::Farewell;
+use longhaul_proto::options::TransferOptions;
 use longhaul_proto::session::StreamId;
 use longhaul_storage::posix::PosixDirectory;
 use rustix::process::Signal;
@@ -402,50 +399,15 @@ fn blake3_of(file: &Path) -> String {
 }
 
 fn one_file_to(path: &[u8]) -> Request {
+    let paths = vec![RequestPath::Path(path.to_vec())];
     Request {
         credential: Some(Credential {
             principal: "alice".to_owned(),
             token: None,
         }),
-        role: Role::Sender,
-        operation: Operation::Copy,
-        paths: vec![RequestPath::Path(path.to_vec())],
-        landing: Landing::Within,
         source: [1; 32],
-        integrity: Integrity::Digest,
-        codec: Codec::Plain,
-        block_bytes: 1 << 20,
-        clear: false,
-        block_key: None,
         checkpoint_bytes: 1 << 20,
-        checkpoint_milliseconds: 1000,
-        destination_empty: false,
-        recursive: false,
-        digests: false,
-        direct: false,
-        verify_written: false,
-        names: None,
-        copy_links: false,
-        kept_digests_only: true,
-        large_files: 0,
-        limit: None,
-        paired: false,
-        wants_host: false,
-        keep_set_ids: false,
-        keeping: None,
-        anywhere: None,
-        waited_milliseconds: 0,
-        selection: None,
-        automatic: false,
-        element_bytes: 0,
-        criteria: Default::default(),
-        deletion: None,
-        moves_away: false,
-        tells_omitted: false,
-        backup: None,
-        on_commit: None,
-        filter: None,
-        filtered: false,
+        ..Request::new(Role::Sender, paths, TransferOptions::default())
     }
 }
 
@@ -476,19 +438,9 @@ fn an_introduced_host_opens_only_the_session_that_was_allowed() {
             key: *identity.fingerprint().as_bytes(),
             allowed: Some(Allowed {
                 role: Role::Sender,
-                operation: Operation::Copy,
+                options: Box::new(TransferOptions::default()),
                 paths: vec![RequestPath::Path(b"/in/".to_vec())],
                 sources: vec![RequestPath::Path(b"/scratch/run*.h5".to_vec())],
-                recursive: false,
-                copy_links: false,
-                keep_set_ids: false,
-                keeping: None,
-                deletes: false,
-                moves_away: false,
-                backup: None,
-                on_commit: None,
-                filter: None,
-                filtered: false,
             }),
         };
         opening::vouch(&mut connect(None), vouch, PATIENCE).unwrap();
@@ -499,18 +451,22 @@ fn an_introduced_host_opens_only_the_session_that_was_allowed() {
         role: Role::Receiver,
         ..one_file_to(b"/in")
     };
-    let compares = Request {
+    let with = |options| Request {
+        options: Box::new(options),
+        ..one_file_to(b"/in")
+    };
+    let compares = with(TransferOptions {
         operation: Operation::Verify,
-        ..one_file_to(b"/in")
-    };
+        ..TransferOptions::default()
+    });
     // Backups would replace entries in another directory.
-    let keeps = Request {
-        backup: Some(Box::new(Backup {
-            suffix: Vec::new().into(),
-            directory: Some(b"/scratch".to_vec().into()),
-        })),
-        ..one_file_to(b"/in")
-    };
+    let keeps = with(TransferOptions {
+        backup: Some(Backup {
+            suffix: None,
+            directory: Some(b"/scratch"[..].into()),
+        }),
+        ..TransferOptions::default()
+    });
     for request in [one_file_to(b"/"), reads, compares, keeps] {
         let error = open(request).err().unwrap().to_string();
         assert!(error.contains("introduced for one copy"), "{error}");

@@ -143,7 +143,7 @@ impl Backups {
     /// Keeps backups in the directories of their originals.
     pub fn beside(asked: &Backup) -> Backups {
         Backups {
-            suffix: asked.suffix.to_vec(),
+            suffix: asked.suffix().to_vec(),
             place: None,
             known: Mutex::default(),
         }
@@ -161,7 +161,7 @@ impl Backups {
         (open, path): (Box<dyn OpenRoot>, PathBuf),
         (anchor, place): (&Path, &Path),
     ) -> Result<Backups, PlaceError> {
-        let said = asked.directory.as_ref().map(|path| &***path);
+        let said = asked.directory.as_deref();
         let opening = match said.and_then(downwards) {
             // This path may contain a link that an earlier copy brought, so it is not resolved.
             Some(names) => Opening::Beneath(tree_path(&names.join(&b'/'))?),

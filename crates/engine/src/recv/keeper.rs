@@ -16,7 +16,8 @@ use longhaul_storage::notices::Notices;
 use longhaul_storage::owners::{OwnerKind, Owners};
 use rustix::io::Errno;
 
-/// Prefix of the extended attributes that describe an entry at a destination with `as_attribute`.
+/// Prefix of the extended attributes that describe an entry at a destination with
+/// `fake_destination`.
 const FAKED_PREFIX: &[u8] = b"user.rsync.";
 
 /// Permission bit that lets the owner of an inode write to it.
@@ -124,7 +125,7 @@ impl Keeper {
     fn of(kept: Kept, may: May) -> Keeper {
         // Emulated metadata is in attributes that any user may set, and needs only the right to
         // write.
-        let fakes = kept.keeping.as_attribute;
+        let fakes = kept.keeping.fake_destination;
         let may = May {
             owners: may.owners || fakes,
             devices: may.devices || fakes,
@@ -162,7 +163,7 @@ impl Keeper {
 
     /// True if the destination stores privileged metadata in extended attributes.
     pub fn fakes(&self) -> bool {
-        self.kept.keeping.as_attribute
+        self.kept.keeping.fake_destination
     }
 
     /// Returns a reason if devices cannot be created.
@@ -762,7 +763,7 @@ mod tests {
     fn attributes_of_fake_super_are_not_copied_as_ordinary_ones() {
         let keeper = keeper(Keeping {
             extended: true,
-            as_attribute: true,
+            fake_destination: true,
             ..Keeping::default()
         });
         let wanted = [("user.a", 1), ("user.rsync.%stat", 20)];

@@ -16,6 +16,7 @@ use longhaul_proto::manifest::{
     Entry, EntryKind, MAXIMUM_NAME_BYTES, RESERVED_PREFIX, Timestamp, TreePath,
 };
 use longhaul_proto::notice::NoticeKind;
+use longhaul_proto::options::{FilterAt, TransferOptions};
 use longhaul_storage::destination::DestinationDirectory;
 use longhaul_storage::failure::failure_of;
 use longhaul_storage::fake_super::FakeDirectory;
@@ -87,9 +88,9 @@ pub struct Destination {
     /// Keeps replaced and deleted files; `None`: they are not kept.
     pub(super) backups: Option<Backups>,
     /// A shell command that runs for each committed file.
-    pub(super) on_commit: Option<Box<FileCommand>>,
+    pub(super) on_commit: Option<FileCommand>,
     /// A command whose output becomes the content of the file.
-    pub(super) filter: Option<Box<FileCommand>>,
+    pub(super) filter: Option<FileCommand>,
     /// True if files go through a command at the source, so that their sizes differ from the listed
     /// sizes.
     pub(super) filtered: bool,
@@ -163,13 +164,35 @@ pub struct Arrival {
     pub keeper: Arc<Keeper>,
     /// Request to keep replaced and deleted files. The code that opens the destination applies it
     /// with [`Destination::keeping_backups`].
-    pub backup: Option<Box<Backup>>,
+    pub backup: Option<Backup>,
     /// A shell command that runs for each committed file.
-    pub on_commit: Option<Box<FileCommand>>,
+    pub on_commit: Option<FileCommand>,
     /// A command whose output becomes the content of the file.
-    pub filter: Option<Box<FileCommand>>,
+    pub filter: Option<FileCommand>,
     /// True if files go through a command at the source.
     pub filtered: bool,
+}
+
+impl Arrival {
+    /// Creates the arrival of a copy whose sources have the hash `source`, with default attributes.
+    pub fn new(owner: Owner, source: [u8; 32], options: &TransferOptions) -> Arrival {
+        Arrival {
+            principal: String::new(),
+            source,
+            anywhere: source,
+            owner,
+            set_ids: if options.selection.keep_set_ids {
+                SetIds::Keep
+            } else {
+                SetIds::SameOwner
+            },
+            keeper: Arc::default(),
+            backup: options.backup.clone(),
+            on_commit: options.commit_command().cloned(),
+            filter: options.filter_command_at(FilterAt::Destination).cloned(),
+            filtered: options.is_filtered(),
+        }
+    }
 }
 
 #[cfg(test)]

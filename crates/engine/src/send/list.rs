@@ -4,12 +4,12 @@ use std::collections::btree_map::Keys;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use longhaul_proto::byte_string::ByteString;
 use longhaul_proto::filter::ListedPath;
 use longhaul_proto::manifest::TreePath;
 use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_storage::beneath::open_beneath;
 use longhaul_storage::failure::failure_of;
-use minicbor::bytes::ByteVec;
 
 use super::source::{Source, Sources, What};
 
@@ -80,7 +80,7 @@ impl Listed {
 
 /// Divides a list among sources: anchors and invalid lines become sources of their own, each with
 /// its part of the list.
-pub(super) fn divided(sources: Sources, files: &[ByteVec]) -> Sources {
+pub(super) fn divided(sources: Sources, files: &[ByteString]) -> Sources {
     let mut divided = Vec::new();
     for source in sources.into_list() {
         if source.what != What::Contents {
@@ -101,7 +101,7 @@ pub(super) fn divided(sources: Sources, files: &[ByteVec]) -> Sources {
 }
 
 /// Returns all paths of a list beneath the source, with those that have anchors.
-pub(super) fn whole_list(files: &[ByteVec]) -> Arc<Listed> {
+pub(super) fn whole_list(files: &[ByteString]) -> Arc<Listed> {
     let mut listed = Listed::default();
     for read in files.iter().filter_map(|line| ListedPath::read(line).ok()) {
         let names = [&read.anchor, &read.path].into_iter().flatten();
@@ -122,7 +122,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn read(files: &[ByteVec]) -> Parts {
+    fn read(files: &[ByteString]) -> Parts {
         let mut parts = Parts::default();
         let mut numbers: HashMap<TreePath, usize> = HashMap::new();
         for line in files {

@@ -3,25 +3,25 @@
 use std::io;
 use std::sync::Arc;
 
+use longhaul_proto::byte_string::ByteString;
 use longhaul_proto::filter::{
-    Action, BadRule, FileFacts, InForce, PerDirectory, Reason, Rules, Selection, SelectionError,
+    Action, BadRule, FileFacts, Filter, InForce, PerDirectory, Reason, Rules, SelectionError,
 };
 use longhaul_proto::keeping::Keeping;
 use longhaul_proto::manifest::TreePath;
 use longhaul_storage::{Directory, FileKind, Special, Status};
-use minicbor::bytes::ByteVec;
 
 use super::list::{Listed, divided, whole_list};
 use super::rule_files::rules_at;
 use super::source::{Source, Sources, What};
 
-/// A parsed selection.
+/// A parsed filter.
 #[derive(Clone, Debug, Default)]
 pub struct Selected {
     rules: Rules,
-    selection: Selection,
+    filter: Filter,
     /// List of files, until it is divided among the sources.
-    files: Option<Vec<ByteVec>>,
+    files: Option<Vec<ByteString>>,
     /// If true, devices are copied; if true, sockets and FIFOs are copied.
     devices: bool,
     specials: bool,
@@ -54,21 +54,21 @@ pub(super) enum PlaceError {
 }
 
 impl Selected {
-    /// Parses a selection.
+    /// Parses a filter.
     ///
     /// # Errors
     ///
     /// [`SelectionError`].
-    pub fn new(selection: &Selection) -> Result<Selected, SelectionError> {
+    pub fn new(filter: &Filter) -> Result<Selected, SelectionError> {
         Ok(Selected {
-            rules: selection.parse()?,
-            selection: Selection {
+            rules: filter.parse()?,
+            filter: Filter {
                 // The parsed rules contain them.
                 rules: Vec::new(),
                 files: None,
-                ..selection.clone()
+                ..filter.clone()
             },
-            files: selection.files.clone(),
+            files: filter.files.clone(),
             ..Selected::default()
         })
     }
@@ -132,7 +132,7 @@ impl Selected {
             None => source.listed.clone(),
             Some(above) => above.below(last_name(path)).cloned(),
         };
-        let is_whole = |listed: &Arc<Listed>| self.selection.files_recursive && listed.is_itself();
+        let is_whole = |listed: &Arc<Listed>| self.filter.files_recursive && listed.is_itself();
         let whole = match above {
             None => listed.as_ref().is_none_or(is_whole),
             Some(above) => above.whole || listed.as_ref().is_some_and(is_whole),
@@ -204,7 +204,7 @@ impl Selected {
         match status.kind {
             _ if self.excludes(place, path, is_directory) => Some(Reason::Rule),
             FileKind::Special => (!self.takes(status.special)).then_some(Reason::Special),
-            FileKind::File => self.selection.judge(FileFacts {
+            FileKind::File => self.filter.judge(FileFacts {
                 size: status.size,
                 modified: status.modified,
             }),
@@ -214,7 +214,7 @@ impl Selected {
 
     /// True if a list omits the contents of a directory.
     pub(super) fn leaves_empty(&self, place: &Place, path: &[u8]) -> bool {
-        place.leaves_empty(last_name(path), self.selection.files_recursive)
+        place.leaves_empty(last_name(path), self.filter.files_recursive)
     }
 
     /// Returns the names of rule files that are read in each directory.
@@ -235,7 +235,7 @@ impl Selected {
 
     /// True if some directories may be copied without their contents.
     pub(super) fn may_bar(&self) -> bool {
-        self.selection.maximum_depth.is_some() || self.selection.one_file_system
+        self.filter.maximum_depth.is_some() || self.filter.one_file_system
     }
 
     /// Returns the reason to copy a directory without its contents; `None` if it is entered.
@@ -247,8 +247,8 @@ impl Selected {
         device: Option<u64>,
     ) -> Option<Reason> {
         let elsewhere = device.is_some_and(|device| device != status.device);
-        let most = self.selection.maximum_depth;
-        if elsewhere && self.selection.one_file_system {
+        let most = self.filter.maximum_depth;
+        if elsewhere && self.filter.one_file_system {
             Some(Reason::FileSystem)
         } else {
             most.is_some_and(|most| place.depth + 1 >= most)
@@ -258,13 +258,13 @@ impl Selected {
 
     /// Returns the device of a source if the walk must not leave it.
     pub(super) fn device_of(&self, directory: &dyn Directory) -> Option<u64> {
-        let status = self.selection.one_file_system.then(|| directory.status());
+        let status = self.filter.one_file_system.then(|| directory.status());
         Some(status?.ok()?.device)
     }
 
     /// Returns the reason to copy the source itself without its contents.
     pub(super) fn bars_source(&self) -> Option<Reason> {
-        (self.selection.maximum_depth == Some(0)).then_some(Reason::Depth)
+        (self.filter.maximum_depth == Some(0)).then_some(Reason::Depth)
     }
 }
 

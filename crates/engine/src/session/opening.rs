@@ -7,7 +7,7 @@ use std::sync::{PoisonError, mpsc};
 use std::time::Duration;
 
 use longhaul_net::{Stream, StreamReader};
-use longhaul_proto::filter::{PartOfList, Selection};
+use longhaul_proto::filter::{Filter, PartOfList};
 use longhaul_proto::frame::{self, FrameError, FrameHeader, FrameKind, HEADER_BYTES};
 use longhaul_proto::handshake::{
     Answer, Capability, ControlRequest, Hello, Join, Joined, MAXIMUM_SOURCES, PROTOCOL_VERSION,
@@ -210,8 +210,7 @@ pub fn open(
     deadline: Duration,
 ) -> Result<Welcome, OpenError> {
     let paths = request.paths.len();
-    let selection = request.selection.as_deref_mut();
-    let list = selection.map(Selection::split_list).unwrap_or_default();
+    let list = request.options.filter.split_list();
     let hello = hello(Purpose::Open(Box::new(request)));
     let frame = naming(&hello, paths)?;
     let parts = list
@@ -235,12 +234,12 @@ pub fn open(
 /// [`OpenError`], also if the list is longer than it may be.
 pub fn receive_list(
     stream: &mut Stream,
-    selection: &mut Selection,
+    filter: &mut Filter,
     deadline: Duration,
 ) -> Result<(), OpenError> {
-    while selection.list_parts > 0 {
+    while filter.list_parts > 0 {
         let part: PartOfList = receive(stream, deadline)?;
-        let added = selection.add_part(part);
+        let added = filter.add_part(part);
         added.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     }
     Ok(())

@@ -2,11 +2,12 @@
 //! possible, otherwise the session ends at once with the reason.
 
 use longhaul_proto::message::Farewell;
+use longhaul_proto::options::Stack;
 use longhaul_system::limits;
 
 use super::{FlowCounts, Transfer, TransferSettings};
 use crate::codec::compresses;
-use crate::flows::{Count, Stack};
+use crate::flows::Count;
 
 /// Number of threads of a sending end in addition to its flows: the walker and the timer.
 const OF_A_SENDER: usize = 2;

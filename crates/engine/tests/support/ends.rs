@@ -17,9 +17,10 @@ use longhaul_engine::session::{Ending, Event, FlowCounts, Transfer, TransferSett
 use longhaul_net::clear::local_pair;
 use longhaul_net::{Stream, StreamHandle};
 use longhaul_proto::block::HeaderKey;
-use longhaul_proto::filter::Selection;
+use longhaul_proto::filter::Filter;
 use longhaul_proto::handshake::{Landing, Secret};
 use longhaul_proto::message::Farewell;
+use longhaul_proto::options::TransferOptions;
 use longhaul_proto::session::StreamId;
 use longhaul_storage::Directory;
 use longhaul_storage::journal::Owner;
@@ -73,16 +74,9 @@ pub fn sources(directory: Arc<dyn Directory>, what: What) -> Sources {
 /// Returns the same transfer each time, with a new session.
 pub fn arrival() -> Arrival {
     Arrival {
-        set_ids: Default::default(),
-        keeper: Default::default(),
-        backup: None,
-        on_commit: None,
-        filter: None,
-        filtered: false,
         anywhere: [0; 32],
         principal: "tester".to_owned(),
-        source: [7; 32],
-        owner: owner(),
+        ..Arrival::new(owner(), [7; 32], &TransferOptions::default())
     }
 }
 
@@ -209,7 +203,7 @@ impl Ends {
     /// Starts both ends with a selection of the sources.
     pub fn start_selecting(
         settings: TransferSettings,
-        (from, selection): (Sources, &Selection),
+        (from, selection): (Sources, &Filter),
         to: Destination,
     ) -> Ends {
         let selected = Selected::new(selection).unwrap();

@@ -33,7 +33,7 @@ pub fn rights_at<'a>(
     let write = may(daemon, (path, None), &ask(Direction::To))?;
     let delete = match &write {
         Ok(Right::Granted) => {
-            let deletion = Some(Box::default());
+            let deletion = Some(Deletion::default());
             may(daemon, (path, deletion), &ask(Direction::To))?
         }
         other => other.clone(),
@@ -49,16 +49,16 @@ pub fn rights_at<'a>(
 
 fn may(
     daemon: &Daemon,
-    (path, deletion): (&[u8], Option<Box<Deletion>>),
+    (path, deletion): (&[u8], Option<Deletion>),
     ask: &Ask<'_>,
 ) -> Result<Known<Right>, Stop> {
-    let request = Request {
-        operation: Operation::DryRun,
+    let mut request = Request {
         paths: vec![RequestPath::Path(path.to_vec())],
-        recursive: true,
-        deletion,
         ..ask.request()?
     };
+    request.options.operation = Operation::DryRun;
+    request.options.selection.recursive = true;
+    request.options.deletion = deletion;
     let connected = daemon.connect(usual_blocks(), None)?;
     match daemon.try_open(connected, request, &[])? {
         Ok(opened) => {

@@ -12,10 +12,11 @@ use longhaul_engine::session::{Dialer, FlowCounts, Transfer, TransferSettings};
 use longhaul_measure::host::HostDescription;
 use longhaul_measure::sources::Direction;
 use longhaul_net::token::fill_random;
-use longhaul_proto::block::{Codec, HeaderKey};
+use longhaul_proto::block::HeaderKey;
 use longhaul_proto::digest::Integrity;
-use longhaul_proto::handshake::{Landing, Operation, Request, RequestPath, Role};
+use longhaul_proto::handshake::{Request, RequestPath, Role};
 use longhaul_proto::message::Farewell;
+use longhaul_proto::options::{TransferOptions, Verification};
 use longhaul_storage::measuring::sink;
 use longhaul_transfer::client::connection::{Connected, Daemon, Opened, block_key, usual_blocks};
 use longhaul_transfer::client::owner::owner;
@@ -204,7 +205,6 @@ impl Ask<'_> {
     /// Returns an error if the system provides no random numbers.
     pub fn request(&self) -> Result<Request, Stop> {
         let source = random()?;
-        let defaults = TransferSettings::default();
         let (role, path) = match self.direction {
             Direction::To => (Role::Sender, RequestPath::Null),
             Direction::From => (Role::Receiver, RequestPath::Zero(ENDLESS)),
@@ -212,48 +212,13 @@ impl Ask<'_> {
         let names = Sources::new(vec![zero_of(ENDLESS)]).top_names();
         let names = names.filter(|_| self.direction == Direction::To);
         Ok(Request {
-            credential: None,
-            role,
-            operation: Operation::Copy,
-            paths: vec![path],
-            landing: Landing::Within,
             source,
-            anywhere: None,
-            selection: None,
-            automatic: false,
-            element_bytes: 0,
-            criteria: Default::default(),
-            deletion: None,
-            moves_away: false,
-            tells_omitted: false,
-            backup: None,
-            on_commit: None,
-            filter: None,
-            filtered: false,
-            // The cheapest integrity check, because the path is measured and not the
-            // hosts.
-            integrity: Integrity::Checksum,
-            codec: Codec::Plain,
-            block_bytes: defaults.block_bytes as u32,
-            clear: self.clear,
-            checkpoint_bytes: defaults.checkpoint_bytes,
-            checkpoint_milliseconds: defaults.checkpoint_span.as_millis() as u64,
-            destination_empty: self.direction == Direction::From,
-            recursive: false,
-            digests: false,
-            direct: false,
-            verify_written: false,
-            names: names.map(|names| names.into_iter().map(Into::into).collect()),
-            copy_links: false,
-            kept_digests_only: true,
-            large_files: 1,
-            limit: None,
-            paired: false,
-            wants_host: self.wants_host,
             block_key: block_key(self.clear)?,
-            keep_set_ids: false,
-            keeping: None,
-            waited_milliseconds: 0,
+            destination_empty: self.direction == Direction::From,
+            names: names.map(|names| names.into_iter().map(Into::into).collect()),
+            large_files: 1,
+            wants_host: self.wants_host,
+            ..Request::new(role, vec![path], options())
         })
     }
 
@@ -266,7 +231,6 @@ impl Ask<'_> {
         let welcome = &opened.welcome;
         let settings = TransferSettings {
             block_bytes: opened.block_bytes as usize,
-            integrity: Integrity::Checksum,
             flows: FlowCounts {
                 streams: self.streams.min(welcome.maximum_streams.max(1)) as usize,
                 ..FlowCounts::default()
@@ -279,7 +243,7 @@ impl Ask<'_> {
                 Direction::To => !welcome.destination_empty,
                 Direction::From => false,
             },
-            ..TransferSettings::default()
+            ..TransferSettings::new(&options())
         };
         let watch = Arc::new(|_| {});
         Ok(match self.direction {
@@ -288,18 +252,7 @@ impl Ask<'_> {
                 Transfer::sending(settings, SendSide::new(sources), watch)
             }
             Direction::From => {
-                let arrival = Arrival {
-                    set_ids: Default::default(),
-                    keeper: Default::default(),
-                    backup: None,
-                    on_commit: None,
-                    filter: None,
-                    filtered: false,
-                    principal: String::new(),
-                    source,
-                    anywhere: source,
-                    owner: owner(),
-                };
+                let arrival = Arrival::new(owner(), source, &options());
                 let destination = Destination::sink(sink(), arrival);
                 destination
                     .take()
@@ -307,6 +260,19 @@ impl Ask<'_> {
                 Transfer::receiving(settings, ReceiveSide::new(destination), watch)
             }
         })
+    }
+}
+
+/// Returns the options of a measurement. It uses the cheapest integrity check, because the path is
+/// measured and not the hosts.
+fn options() -> TransferOptions {
+    TransferOptions {
+        verification: Verification {
+            integrity: Integrity::Checksum,
+            ..Verification::default()
+        },
+        compression: None,
+        ..TransferOptions::default()
     }
 }
 

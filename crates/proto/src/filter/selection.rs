@@ -1,10 +1,11 @@
 //! The selection of entries that a request makes from its sources.
 
-use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
 
 use super::in_force::Rules;
 use super::{BadRule, MAXIMUM_RULES};
+use crate::byte_string::ByteString;
 use crate::manifest::{Timestamp, TreePath};
 
 /// Maximum size of a request's rules and files in bytes: half of a handshake. The sources' paths
@@ -29,32 +30,40 @@ const MAXIMUM_PART_BYTES: usize = 32 << 10;
 pub struct PartOfList {
     /// Lines of the list.
     #[n(0)]
-    pub files: Vec<ByteVec>,
+    pub files: Vec<ByteString>,
 }
 
-/// Selection of the entries that are copied.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+/// Selects the entries that are copied: rules, limits of size, time and depth, and a list of files.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
 #[cbor(map)]
-pub struct Selection {
-    /// Rules, in the format of [`super::Gathered`].
+#[serde(deny_unknown_fields, default)]
+pub struct Filter {
+    /// Rules in their order, in rsync's syntax: `- *.o`, `+ /d/`, `: .filter`
+    /// ([`super::Gathered`]). The command line has already replaced merge files by their rules.
     #[n(0)]
-    pub rules: Vec<ByteVec>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<ByteString>,
     /// Maximum number of names beneath a source: 0 selects the source alone. Directories at this
     /// depth are copied without their contents.
     #[n(1)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum_depth: Option<u32>,
     /// Minimum file size in bytes.
     #[n(2)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub minimum_size: Option<u64>,
     /// Maximum file size in bytes.
     #[n(3)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub maximum_size: Option<u64>,
-    /// Selects only files modified after this time.
+    /// Selects only files modified after this time, in seconds since 1970.
     #[n(4)]
-    pub newer_than: Option<Timestamp>,
-    /// Selects only files modified before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub newer_than: Option<i64>,
+    /// Selects only files modified before this time, in seconds since 1970.
     #[n(5)]
-    pub older_than: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub older_than: Option<i64>,
     /// If true, directories on another file system than their source are copied without their
     /// contents.
     #[n(6)]
@@ -62,12 +71,15 @@ pub struct Selection {
     /// Selects only these lines of a list, and the directories that contain them
     /// ([`super::ListedPath`]). The only source is a directory.
     #[n(7)]
-    pub files: Option<Vec<ByteVec>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<ByteString>>,
     /// If true, listed directories are copied with all their contents.
     #[n(8)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub files_recursive: bool,
     /// Number of messages ([`PartOfList`]) after the request that carry the list.
     #[n(9)]
+    #[serde(skip)]
     pub list_parts: u32,
 }
 
@@ -225,10 +237,10 @@ impl LeftOut {
     }
 }
 
-impl Selection {
+impl Filter {
     /// True if all entries are selected.
     pub fn is_everything(&self) -> bool {
-        *self == Selection::default()
+        *self == Filter::default()
     }
 
     /// Parses the rules.
@@ -237,7 +249,7 @@ impl Selection {
     ///
     /// The first rule that is not valid.
     pub fn parse(&self) -> Result<Rules, SelectionError> {
-        let rules: Vec<&[u8]> = self.rules.iter().map(|rule| &***rule).collect();
+        let rules: Vec<&[u8]> = self.rules.iter().map(|rule| &**rule).collect();
         Ok(Rules::parse(&rules)?)
     }
 
@@ -307,8 +319,16 @@ impl Selection {
     pub fn judge(&self, file: FileFacts) -> Option<Reason> {
         let small = self.minimum_size.is_some_and(|least| file.size < least);
         let large = self.maximum_size.is_some_and(|most| file.size > most);
-        let old = self.newer_than.is_some_and(|than| file.modified <= than);
-        let new = self.older_than.is_some_and(|than| file.modified >= than);
+        let at = |seconds| Timestamp {
+            seconds,
+            nanoseconds: 0,
+        };
+        let old = self
+            .newer_than
+            .is_some_and(|than| file.modified <= at(than));
+        let new = self
+            .older_than
+            .is_some_and(|than| file.modified >= at(than));
         match (small || large, old || new) {
             (true, _) => Some(Reason::Size),
             (false, true) => Some(Reason::Time),
@@ -319,7 +339,7 @@ impl Selection {
 
 /// Checks that the texts fit into a request.
 pub(crate) fn check_bytes<'a>(
-    texts: impl Iterator<Item = &'a ByteVec>,
+    texts: impl Iterator<Item = &'a ByteString>,
 ) -> Result<(), SelectionError> {
     let bytes = texts.map(|text| text.len() + OVERHEAD).sum();
     if bytes > MAXIMUM_SELECTION_BYTES {
@@ -342,12 +362,12 @@ mod tests {
 
     #[test]
     fn files_are_judged_by_size_and_time() {
-        let selection = Selection {
+        let selection = Filter {
             minimum_size: Some(10),
             maximum_size: Some(20),
-            newer_than: Some(at(100)),
-            older_than: Some(at(200)),
-            ..Selection::default()
+            newer_than: Some(100),
+            older_than: Some(200),
+            ..Filter::default()
         };
         for (size, seconds, expected) in [
             (9, 150, Some(Reason::Size)),
@@ -364,26 +384,22 @@ mod tests {
 
     #[test]
     fn a_selection_is_read_as_it_was_said_and_bounded() {
-        let selection = Selection {
+        let selection = Filter {
             rules: vec![b"- *.o".to_vec().into()],
             files: Some(vec![b"a/b".to_vec().into()]),
             one_file_system: true,
-            ..Selection::default()
+            ..Filter::default()
         };
         let bytes = minicbor::to_vec(&selection).unwrap();
-        assert_eq!(minicbor::decode::<Selection>(&bytes).unwrap(), selection);
+        assert_eq!(minicbor::decode::<Filter>(&bytes).unwrap(), selection);
         assert!(selection.is_valid());
-        let empty = minicbor::to_vec(Selection::default()).unwrap();
-        assert!(
-            minicbor::decode::<Selection>(&empty)
-                .unwrap()
-                .is_everything()
-        );
+        let empty = minicbor::to_vec(Filter::default()).unwrap();
+        assert!(minicbor::decode::<Filter>(&empty).unwrap().is_everything());
         for rules in [vec!["nothing"], vec![". file"], vec!["- aaaa"; 4096]] {
             let rules = rules.iter().map(|rule| rule.as_bytes().to_vec().into());
-            let selection = Selection {
+            let selection = Filter {
                 rules: rules.collect(),
-                ..Selection::default()
+                ..Filter::default()
             };
             assert!(!selection.is_valid());
         }
@@ -392,10 +408,10 @@ mod tests {
     #[test]
     fn a_long_list_follows_in_parts() {
         let files = (0..5000_u32).map(|at| format!("directory/file {at}").into_bytes().into());
-        let files: Vec<ByteVec> = files.collect();
-        let mut selection = Selection {
+        let files: Vec<ByteString> = files.collect();
+        let mut selection = Filter {
             files: Some(files.clone()),
-            ..Selection::default()
+            ..Filter::default()
         };
         assert!(selection.check_size().is_ok() && !selection.is_valid());
         let parts = selection.split_list();
@@ -406,18 +422,18 @@ mod tests {
             selection.add_part(part).unwrap();
         }
         assert_eq!((selection.list_parts, &selection.files), (0, &Some(files)));
-        let mut short = Selection {
+        let mut short = Filter {
             files: Some(vec![b"a".to_vec().into()]),
-            ..Selection::default()
+            ..Filter::default()
         };
         assert_eq!(short.split_list(), []);
         let huge = PartOfList {
             files: vec![vec![b'x'; MAXIMUM_LIST_BYTES].into()],
         };
         assert_eq!(short.add_part(huge), Err(SelectionError::ListTooLong));
-        let endless = Selection {
+        let endless = Filter {
             list_parts: u32::MAX,
-            ..Selection::default()
+            ..Filter::default()
         };
         assert!(!endless.is_valid());
     }

@@ -102,13 +102,13 @@ impl Confined {
         address.map_err(|error| Stop::because(Exit::Connection, error))
     }
 
-    /// Returns the same copy with the daemon's own limits, and the address of its other end. All
-    /// fields are listed, so that a new one cannot be forgotten.
+    /// Returns the same copy with the daemon's own limits, and the address of its other end. The
+    /// options are checked when the ends open. All other fields are listed, so that a new one
+    /// cannot be forgotten.
     ///
     /// # Errors
     ///
     /// Fails if the principal requests an option that it may not use.
-    // tidy: long because it names every field twice.
     pub fn confine(
         &self,
         asked: ValidSpec,
@@ -116,23 +116,9 @@ impl Confined {
     ) -> Result<(ValidSpec, Option<SocketAddr>), Stop> {
         let TransferSpec {
             version,
-            operation,
+            options,
             sources,
             destination,
-            selection,
-            filter,
-            keep,
-            criteria,
-            report_omitted,
-            move_away,
-            deletion,
-            backup,
-            on_commit,
-            filter_command,
-            filter_at,
-            verification,
-            compression,
-            element_bytes,
             limits:
                 Limits {
                     rate,
@@ -147,29 +133,14 @@ impl Confined {
             flows,
             policy,
             path_rate,
-            direct_io,
             connection,
         } = asked.into_spec();
         let expire = self.expiry.map(|age| age.as_millis());
         let spec = TransferSpec {
             version,
-            operation,
+            options,
             sources,
             destination,
-            selection,
-            filter,
-            keep,
-            criteria,
-            report_omitted,
-            move_away,
-            deletion,
-            backup,
-            on_commit,
-            filter_command,
-            filter_at,
-            verification,
-            compression,
-            element_bytes,
             limits: Limits {
                 rate,
                 memory: memory.min(self.memory),
@@ -184,7 +155,6 @@ impl Confined {
             flows,
             policy,
             path_rate,
-            direct_io,
             connection: connection_of(connection)?,
         };
         let address = self.other_end(&spec, reach)?;

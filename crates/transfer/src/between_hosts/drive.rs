@@ -268,7 +268,7 @@ fn work(
     let observer = rendering(JobOutput {
         shown: begin.shown,
         about: About::new(
-            spec.operation.into(),
+            spec.options.operation,
             [begin.from.clone(), begin.to.clone()],
             begin.shown.verbose,
         ),

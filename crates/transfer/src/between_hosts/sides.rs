@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use longhaul_proto::allowed::Allowed;
-use longhaul_proto::handshake::{self, Role};
+use longhaul_proto::handshake::{Operation, Role};
 
 use super::job_protocol::{MAXIMUM_NAME_BYTES, Shown};
 use super::viewer::Viewer;
 use crate::endpoint::{Endpoint, RemotePath};
 use crate::settings::{ConnectionSettings, SshSettings};
-use crate::spec::{FilterAt, Operation, TransferSpec, ValidSpec};
+use crate::spec::{TransferSpec, ValidSpec};
 use crate::stop::{Exit, Stop};
 
 /// A copy or comparison between two remote hosts.
@@ -42,7 +42,7 @@ impl JobRequest<'_> {
 
     /// Returns the age at which leftovers expire. A comparison removes no leftovers.
     pub(super) fn expiry(&self) -> Option<Duration> {
-        match self.spec.operation {
+        match self.spec.options.operation {
             Operation::Verify => None,
             Operation::Copy | Operation::DryRun => self.spec.limits.expiry(),
         }
@@ -70,41 +70,19 @@ impl JobRequest<'_> {
         let spec = self.spec;
         let sources = spec.sources.iter().filter_map(Endpoint::remote_path);
         let sources = sources.map(RemotePath::request_path).collect();
-        let (role, paths, sources) = if runs_at_source {
+        let options = &spec.options;
+        let (role, paths, sources, options) = if runs_at_source {
             let to = spec.destination.remote_path().map(RemotePath::request_path);
-            (Role::Sender, to.into_iter().collect(), sources)
+            let paths = to.into_iter().collect();
+            (Role::Sender, paths, sources, options.of_destination())
         } else {
-            (Role::Receiver, sources, Vec::new())
-        };
-        let fakes = if runs_at_source {
-            spec.keep.fake_destination
-        } else {
-            spec.keep.fake_source
+            (Role::Receiver, sources, Vec::new(), options.of_source())
         };
         Allowed {
             role,
-            operation: handshake::Operation::from(spec.operation),
+            options: Box::new(options.without_rules()),
             paths,
             sources,
-            recursive: spec.selection.recursive,
-            copy_links: spec.selection.copy_links,
-            keep_set_ids: spec.selection.keep_set_ids,
-            // The value was already validated with the specification.
-            keeping: spec.keep.keeping_of(fakes).ok().flatten().map(Box::new),
-            deletes: spec.deletion.is_some(),
-            moves_away: spec.move_away,
-            backup: if runs_at_source {
-                spec.backup.as_ref().map(|asked| Box::new(asked.backup()))
-            } else {
-                None
-            },
-            on_commit: spec.asked_on_commit().filter(|_| runs_at_source),
-            filter: spec.asked_filter(if runs_at_source {
-                FilterAt::Destination
-            } else {
-                FilterAt::Source
-            }),
-            filtered: spec.is_filtered() && runs_at_source,
         }
     }
 }
@@ -216,7 +194,7 @@ mod tests {
     #[test]
     fn a_job_gets_the_users_settings_without_credentials() {
         let mut asked = spec(&["a:x"], "b:y");
-        asked.selection.recursive = true;
+        asked.options.selection.recursive = true;
         asked.limits.memory = 1 << 20;
         asked.flows.streams = Some(7);
         asked.connection.nice = true;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_engine::session::opening::OpenError;
 use longhaul_net::clear;
-use longhaul_proto::handshake::PROTOCOL_VERSION;
+use longhaul_proto::handshake::{Operation, PROTOCOL_VERSION};
 use minicbor::bytes::ByteVec;
 
 use super::daemons::GREETS_WITHIN;
@@ -27,7 +27,7 @@ use crate::client::connection::Daemon;
 use crate::console::say;
 use crate::endpoint::{Endpoint, HostAccess, Remote, SshRemote, names_daemon};
 use crate::settings::DataSecurity;
-use crate::spec::{Operation, TransferSpec, ValidSpec};
+use crate::spec::{TransferSpec, ValidSpec};
 use crate::ssh::PROTECTION;
 use crate::ssh::command::{FarSide, RELEASE, Role, Start};
 use crate::ssh::direct::addresses_of;
@@ -311,7 +311,7 @@ pub fn begin_of(
         host: host.to_owned(),
         manifest,
         shown: asked.shown,
-        compares: spec.operation == Operation::Verify,
+        compares: spec.options.operation == Operation::Verify,
         report: asked.accounts[0].map(bytes_of),
         log: asked.accounts[1].map(bytes_of),
     })

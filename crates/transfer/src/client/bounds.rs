@@ -8,6 +8,7 @@ use longhaul_model::control::start::{
 use longhaul_model::response::Congestion;
 use longhaul_proto::block::Codec;
 use longhaul_proto::message::MAXIMUM_CONGESTION_BYTES;
+use longhaul_proto::options::Stack;
 use longhaul_units::ByteCount;
 
 use super::ahead::StreamsFor;
@@ -15,7 +16,6 @@ use super::connection::Opened;
 use super::layering::Layering;
 use super::run::Task;
 use super::steering::Bounds;
-use crate::spec::Stack;
 
 /// Maximum number of streams started before the session exists.
 const MOST_AHEAD: u32 = 32;

@@ -21,6 +21,7 @@ use longhaul_net::tls::{TlsClient, TlsError, TlsOptions};
 use longhaul_net::token::fill_random;
 use longhaul_net::trust::ServerTrust;
 use longhaul_proto::allowed::Allowed;
+use longhaul_proto::coding::Compression;
 use longhaul_proto::handshake::{
     ControlRequest, Credential, Join, Refusal, Request, Secret, SessionId, Task, Vouch, Welcome,
 };
@@ -307,8 +308,8 @@ impl Daemon {
         request.waited_milliseconds = attempts.waited_milliseconds();
         request.credential = self.credential.clone();
         request.block_bytes = block_bytes;
-        let asked_clear = request.clear;
-        let needed = request.needed();
+        let asked_clear = request.is_clear();
+        let needed = request.options.compression.and_then(Compression::needed);
         let welcome = match opening::open(&mut stream, request, first_words, self.timeout) {
             Ok(welcome) => welcome,
             Err(error) => {
@@ -598,7 +599,7 @@ pub fn open_over(
         ..
     } = connected;
     request.block_bytes = block_bytes;
-    let asked_clear = request.clear;
+    let asked_clear = request.is_clear();
     let asked = Instant::now();
     let welcome = opening::open(&mut stream, request, first_words, timeout)
         .map_err(|error| open_stop(host, &error))?;

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use longhaul_engine::recv::landing::{Arrival, Destination};
-use longhaul_proto::handshake::{Landing, Operation};
+use longhaul_proto::handshake::Landing;
 
 use super::owner::{owner, user_name};
 use super::run::Task;
 use crate::endpoint::local::open_file_of_stream;
 use crate::endpoint::{Sink, SinkOpening};
 use crate::settings::ConnectionSettings;
-use crate::spec::FilterAt;
 use crate::stop::{Exit, Stop};
 
 impl Task {
@@ -23,15 +22,10 @@ impl Task {
         let key = self.key()?;
         let arrival = Arrival {
             principal: self.here.principal().map_or_else(user_name, str::to_owned),
-            source: key.source,
             anywhere: key.anywhere.unwrap_or(key.source),
-            owner: owner(),
             set_ids: self.set_ids(),
             keeper: Arc::new(self.keeper()?),
-            backup: self.backup(),
-            on_commit: self.spec.asked_on_commit(),
-            filter: self.spec.asked_filter(FilterAt::Destination),
-            filtered: self.spec.is_filtered(),
+            ..Arrival::new(owner(), key.source, &self.spec.options)
         };
         let missing = || {
             let text = "zero: is a source; a destination without a disk is null:";
@@ -58,10 +52,7 @@ impl SinkOpening for Landed<'_> {
         if self.task.pipe.is_some() {
             return open_file_of_stream(path, arrival);
         }
-        let settings = &self.task.settings;
-        let verifies = settings.operation == Operation::Verify;
-        let deletes = settings.deletion.is_some() && !verifies;
-        let how = (settings.operation, self.landing, deletes);
+        let how = (self.landing, &self.task.spec.options);
         self.task.here.destination(path, how, arrival)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_engine::session::Transfer;
 use longhaul_model::transfer::Filter;
-use longhaul_proto::handshake::Operation;
+use longhaul_proto::options::{FilterAt, Operation};
 
 use super::observer::Caller;
 use super::run::Task;
@@ -14,7 +14,6 @@ use super::task::local_sources;
 use crate::endpoint::Endpoint;
 use crate::planning::foresight::{Facts, Foreseeing, Foreseen};
 use crate::rate_limit::BandwidthLimit;
-use crate::spec::{Compression, FilterAt};
 
 impl Task {
     /// Starts a forecast if the caller wants one.
@@ -70,16 +69,17 @@ impl Task {
             cores: self.settings.cores,
             flows: self.flows(),
             rate: self.spec.limits.rate.map(BandwidthLimit::bytes_per_second),
-            compression: match self.spec.compression {
-                // Compression is off within a host.
-                Some(Compression::Auto) if !self.is_automatic() => None,
-                compression => compression,
-            },
-            filter: self.spec.filter_command.as_ref().map(|command| Filter {
-                at_source: self.spec.filter_at == FilterAt::Source,
-                flows: command.jobs,
-                rate: None,
-            }),
+            compression: self.compression(),
+            filter: self
+                .spec
+                .options
+                .filter_command
+                .as_ref()
+                .map(|command| Filter {
+                    at_source: self.spec.options.filter_at == FilterAt::Source,
+                    flows: command.jobs,
+                    rate: None,
+                }),
         }
     }
 }

@@ -10,7 +10,8 @@ use longhaul_engine::send::wildcards::{ExpandError, Room, expand};
 use longhaul_engine::session::opening::OpenError;
 use longhaul_net::principals::Principal;
 use longhaul_proto::command::FileCommand;
-use longhaul_proto::handshake::{Landing, Operation, Refused};
+use longhaul_proto::handshake::{Landing, Refused};
+use longhaul_proto::options::TransferOptions;
 use longhaul_storage::roots::Anywhere;
 
 use super::connection::open_stop;
@@ -87,10 +88,7 @@ impl Here {
     /// # Errors
     ///
     /// The principal has no such command.
-    pub fn source_filter(
-        &self,
-        asked: Option<Box<FileCommand>>,
-    ) -> Result<Option<Box<FileCommand>>, Stop> {
+    pub fn source_filter(&self, asked: Option<FileCommand>) -> Result<Option<FileCommand>, Stop> {
         match self {
             Here::Anywhere => Ok(asked),
             Here::Beneath(principal) => source_filter_of(principal, asked).map_err(stop),
@@ -105,21 +103,20 @@ impl Here {
     pub fn destination(
         &self,
         path: &[u8],
-        (operation, landing, deletes): (Operation, Landing, bool),
+        (landing, options): (Landing, &TransferOptions),
         mut arrival: Arrival,
     ) -> Result<Destination, Stop> {
         match self {
             Here::Anywhere => {
-                let missing = Missing::for_operation(operation);
+                let missing = Missing::for_operation(options.operation);
                 let backup = arrival.backup.take();
                 let opened = Destination::open(&Anywhere, path, landing, missing, arrival);
                 let opened =
-                    opened.and_then(|opened| keeping_anywhere(opened, path, backup.as_deref()));
+                    opened.and_then(|opened| keeping_anywhere(opened, path, backup.as_ref()));
                 opened.map_err(|error| landing_stop(&error))
             }
             Here::Beneath(principal) => {
-                let how = (operation, landing, deletes);
-                open_destination(principal, path, how, arrival).map_err(stop)
+                open_destination(principal, path, (landing, options), arrival).map_err(stop)
             }
         }
     }

@@ -12,8 +12,8 @@ use crate::stop::{Exit, Stop};
 
 /// Returns the entries that a host may send that was introduced for one session.
 pub fn of_introduced(allowed: &Allowed) -> Asked {
-    let mut asked = Asked::new(allowed.recursive);
-    let expands = allowed.operation != Operation::Verify;
+    let mut asked = Asked::new(allowed.options.selection.recursive);
+    let expands = allowed.options.operation != Operation::Verify;
     for source in &allowed.sources {
         add(&mut asked, source, expands);
     }
@@ -35,7 +35,7 @@ fn add(asked: &mut Asked, source: &RequestPath, expands: bool) {
 ///
 /// That answer does not fit the request.
 pub(super) fn of(task: &Task, single_file: bool) -> Result<Asked, Stop> {
-    let mut asked = Asked::new(task.spec.selection.recursive);
+    let mut asked = Asked::new(task.spec.options.selection.recursive);
     // A verification takes exactly one source, without wildcards.
     let expands = task.settings.operation != Operation::Verify;
     for path in task.sources.iter().filter_map(Endpoint::remote_path) {

@@ -5,7 +5,6 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_engine::flows::Stack;
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::parts::most_open_parts;
 use longhaul_engine::send::SendSide;
@@ -14,14 +13,14 @@ use longhaul_engine::send::select::Selected;
 use longhaul_engine::send::source::Sources;
 use longhaul_engine::send::stream::StreamSource;
 use longhaul_engine::session::opening::Agreed;
-use longhaul_engine::session::{
-    Ending, Ends, FlowCounts, Reporting, Transfer, TransferSettings, Watch,
-};
+use longhaul_engine::session::{Ending, Ends, FlowCounts, Transfer, TransferSettings, Watch};
 use longhaul_model::control::start::used_memory;
 use longhaul_net::clear::local_pair;
+use longhaul_proto::coding::Compression;
 use longhaul_proto::handshake::{Capability, Landing, Operation, Request, RequestPath, Role};
 use longhaul_proto::message::{Farewell, Flows};
-use longhaul_proto::notice::NoticeKind;
+use longhaul_proto::notice::{NoticeKind, required_by};
+use longhaul_proto::options::{FilterAt, TransferOptions};
 use longhaul_proto::session::StreamId;
 use longhaul_storage::failure::failure_of;
 use longhaul_units::ByteCount;
@@ -44,7 +43,7 @@ use crate::planning::beginning::Beginning;
 use crate::planning::choice::Choice;
 use crate::planning::history::Past;
 use crate::settings::DataSecurity;
-use crate::spec::{FilterAt, SpecError, ValidSpec};
+use crate::spec::{SpecError, ValidSpec};
 use crate::stop::{Exit, Stop};
 
 /// Number of streams of a copy within a host. One can be written while the other is read.
@@ -101,7 +100,7 @@ pub fn run(
     if let Some(span) = spec.limits.stop_after {
         control.end_after(Duration::from_millis(span))?;
     }
-    if spec.on_commit.is_some() || spec.filter_command.is_some() {
+    if spec.options.on_commit.is_some() || spec.options.filter_command.is_some() {
         end_commands_at(&[SIGHUP]);
     }
     let mut limits = spec.limits;
@@ -166,35 +165,27 @@ impl Task {
     /// Returns the filter that selects entries of the sources.
     fn selected(&self) -> Result<Selected, Stop> {
         let bad = |error| Stop::because(Exit::Usage, error);
-        let selection = self.spec.filter.selection().map_err(bad)?;
-        let selected = selection.map(|selection| Selected::new(&selection));
-        Ok(selected.transpose().map_err(bad)?.unwrap_or_default())
+        Selected::new(&self.spec.options.filter).map_err(bad)
     }
 
     /// Creates the sending end on this host.
     fn send_side(&self, sources: Sources) -> Result<SendSide, Stop> {
-        let selected = self.selected()?;
-        let elements = self.spec.element_bytes;
+        let options = &self.spec.options;
+        let elements = options.element_bytes;
         let elements = elements.and_then(|bytes| Elements::of_bytes(bytes.into()));
-        let chooser = self.is_automatic().then(codecs::chooser);
-        let filter = self.spec.asked_filter(FilterAt::Source);
-        let side = SendSide::new(sources)
-            .selecting(selected)
-            .coding(chooser, elements)
-            .filtering(self.here.source_filter(filter)?);
-        let fakes = self.spec.keep.fake_source;
-        Ok(match self.keeping(fakes)? {
-            Some(keeping) => {
-                // Do not reveal metadata to other users that only this process's user may read.
-                let is_own = match &self.here {
-                    Here::Anywhere => true,
-                    Here::Beneath(principal) => principal.is_owner(),
-                };
-                let sees_all = fakes || rustix::process::geteuid().is_root();
-                side.keeping(&keeping, is_own && sees_all)
-            }
-            None => side,
-        })
+        let is_automatic = self.compression() == Some(Compression::Auto);
+        let filter = options.filter_command_at(FilterAt::Source).cloned();
+        // Do not reveal metadata to other users that only this process's user may read.
+        let is_own = match &self.here {
+            Here::Anywhere => true,
+            Here::Beneath(principal) => principal.is_owner(),
+        };
+        let sees_all = options.keep.fake_source || rustix::process::geteuid().is_root();
+        Ok(SendSide::new(sources)
+            .selecting(self.selected()?)
+            .coding(is_automatic.then(codecs::chooser), elements)
+            .filtering(self.here.source_filter(filter)?)
+            .keeping(&options.keep, is_own && sees_all))
     }
 
     /// Returns the function that receives the sending end's events.
@@ -234,7 +225,7 @@ impl Task {
             .map(|names| names.into_iter().map(Into::into).collect());
         let connected = peer.connect(
             self.blocks(self.settings.budget),
-            self.streams_ahead(request.clear),
+            self.streams_ahead(request.is_clear()),
         )?;
         let settings = TransferSettings {
             clear: request.header_key(),
@@ -296,7 +287,7 @@ impl Task {
         let header_key = request.header_key();
         let connected = peer.connect(
             self.blocks(self.settings.budget),
-            self.streams_ahead(request.clear),
+            self.streams_ahead(request.is_clear()),
         )?;
         let settings = self.settings_on(&connected);
         let opened = peer.open(connected, request, &[])?;
@@ -335,8 +326,9 @@ impl Task {
     /// Copies within this host.
     fn local(&self, sink: Option<&dyn Sink>, caller: &Caller) -> Result<Exit, Stop> {
         if self.settings.operation != Operation::Verify && self.here.principal().is_none() {
-            let as_links = self.spec.selection.recursive && !self.spec.selection.copy_links;
-            let deletes = self.spec.deletion.is_some();
+            let as_links =
+                self.spec.options.selection.recursive && !self.spec.options.selection.copy_links;
+            let deletes = self.spec.options.deletion.is_some();
             let selected = self.selected()?;
             let how = (as_links, deletes);
             self_copy::refuse(&self.sources, &self.destination, how, &selected)?;
@@ -347,7 +339,7 @@ impl Task {
         let landing = self.landing_of(single_file(&sources));
         if self.here.principal().is_none() {
             let to = (&self.destination, landing);
-            self_copy::refuse_backups(&self.sources, to, self.spec.backup.as_ref())?;
+            self_copy::refuse_backups(&self.sources, to, self.spec.options.backup.as_ref())?;
         }
         let destination = self.open_destination(sink, landing)?;
         let names = sources.top_names();
@@ -438,8 +430,8 @@ impl Task {
         went: Went<'_>,
         caller: &Caller,
     ) -> Result<Exit, Stop> {
-        let mut required = self.spec.keep.required();
-        if self.spec.selection.keep_set_ids {
+        let mut required = required_by(&self.spec.options.keep);
+        if self.spec.options.selection.keep_set_ids {
             required.push(NoticeKind::SetIdDropped);
         }
         let went = Went {
@@ -499,65 +491,28 @@ impl Task {
 
     fn request(&self, role: Role, paths: Vec<RequestPath>) -> Result<Request, Stop> {
         let settings = &self.settings;
-        let selection = self.spec.filter.selection();
-        let selection = selection.map_err(|error| Stop::because(Exit::Usage, error))?;
-        let block_key = block_key(self.spec.connection.data_security == DataSecurity::Clear)?;
         let key = self.key()?;
-        // The other end's setting.
-        let fakes = match role {
-            Role::Sender => self.spec.keep.fake_destination,
-            Role::Receiver => self.spec.keep.fake_source,
+        let options = &self.spec.options;
+        let options = match role {
+            Role::Sender => options.of_destination(),
+            Role::Receiver => options.of_source(),
+        };
+        let options = TransferOptions {
+            compression: self.compression(),
+            ..options
         };
         Ok(Request {
-            credential: None,
-            role,
-            operation: settings.operation,
-            paths,
             landing: self.landing_of(self.only_file()),
             source: key.source,
             anywhere: key.anywhere.map(Into::into),
-            selection: match role {
-                Role::Receiver => selection.map(Box::new),
-                Role::Sender => None,
-            },
-            criteria: settings.criteria,
-            tells_omitted: settings.omitted != Reporting::No && role == Role::Receiver,
-            moves_away: settings.moves_away,
-            deletion: settings.deletion.as_deref().cloned().map(Box::new),
-            backup: self.backup().filter(|_| role == Role::Sender),
-            on_commit: self.spec.asked_on_commit().filter(|_| role == Role::Sender),
-            filter: self.spec.asked_filter(match role {
-                Role::Sender => FilterAt::Destination,
-                Role::Receiver => FilterAt::Source,
-            }),
-            filtered: self.spec.is_filtered() && role == Role::Sender,
-            integrity: settings.integrity,
-            codec: settings.codec,
             block_bytes: settings.block_bytes as u32,
-            clear: block_key.is_some(),
-            block_key,
-            keep_set_ids: self.spec.selection.keep_set_ids,
-            keeping: self.keeping(fakes)?.map(Box::new),
+            stack: settings.stack,
+            block_key: block_key(self.spec.connection.data_security == DataSecurity::Clear)?,
             checkpoint_bytes: settings.checkpoint_bytes,
             checkpoint_milliseconds: settings.checkpoint_span.as_millis() as u64,
-            destination_empty: false,
-            recursive: self.spec.selection.recursive,
-            digests: settings.digests,
-            direct: settings.direct,
-            verify_written: settings.verify_written,
-            names: None,
-            copy_links: self.spec.selection.copy_links,
-            kept_digests_only: !settings.reads_for_digests,
             large_files: self.fewer_files(most_open_parts()) as u32,
             limit: settings.limit,
-            paired: settings.stack == Stack::Paired,
-            wants_host: false,
-            waited_milliseconds: 0,
-            automatic: role == Role::Receiver && self.is_automatic(),
-            element_bytes: match role {
-                Role::Receiver => self.spec.element_bytes.unwrap_or(0),
-                Role::Sender => 0,
-            },
+            ..Request::new(role, paths, options)
         })
     }
 }

@@ -8,11 +8,11 @@ use std::path::{Component, Path, PathBuf};
 
 use longhaul_engine::recv::backup::real;
 use longhaul_engine::send::select::Selected;
+use longhaul_proto::backup::Backup;
 use longhaul_proto::handshake::Landing;
 use longhaul_storage::roots::{Anywhere, OpenRoot, split};
 
 use crate::endpoint::Endpoint;
-use crate::spec::Backup;
 use crate::spec::names::landing_name;
 use crate::stop::{Exit, Stop};
 
@@ -96,7 +96,7 @@ pub fn refuse_backups(
         Landing::As => true,
     };
     let anchor = if is_name { split(to).0 } else { to };
-    let place = real(&as_path(anchor).join(as_path(directory.as_bytes())));
+    let place = real(&as_path(anchor).join(as_path(directory)));
     for source in sources {
         let Some(path) = source.local_path() else {
             continue;
@@ -213,7 +213,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use longhaul_proto::filter::Selection;
+    use longhaul_proto::filter::Filter;
 
     // tidy: long because one tree serves all cases.
     #[test]
@@ -314,9 +314,9 @@ mod tests {
         };
         fs::create_dir_all(place.path().join("data/there/deep")).unwrap();
         let rules = [b"- /backup/".to_vec().into(), b"- deep/".to_vec().into()];
-        let selection = Selection {
+        let selection = Filter {
             rules: rules.to_vec(),
-            ..Selection::default()
+            ..Filter::default()
         };
         let selected = Selected::new(&selection).unwrap();
         let copy = |from: &str, to: &str| refuse(&[at(from)], &at(to), (false, false), &selected);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use longhaul_engine::send::source::{Asked, Source, Sources, open_source};
 use longhaul_engine::send::wildcards::{ExpandError, expand_all};
 use longhaul_proto::message::Failure;
+use longhaul_proto::options::FilterAt;
 use longhaul_storage::roots::OpenRoot;
 
 use super::local_paths::no_source;
@@ -13,7 +14,6 @@ use crate::console::say;
 use crate::daemon::{Access, Roots};
 use crate::endpoint::{Endpoint, NoSource, SourceOpening, standard};
 use crate::settings::ConnectionSettings;
-use crate::spec::FilterAt;
 use crate::spec::names::check_names;
 use crate::stop::{Exit, Stop};
 
@@ -48,18 +48,18 @@ impl SourceOpening for Named<'_> {
 
     fn open_path(&self, path: &[u8]) -> Result<Source, NoSource> {
         let task = self.task;
-        let filter = task.spec.asked_filter(FilterAt::Source);
+        let filter = task.spec.options.filter_command_at(FilterAt::Source);
         let how = Access {
-            recursive: task.spec.selection.recursive,
-            copy_links: task.spec.selection.copy_links,
-            moves: task.spec.move_away,
-            filter: filter.as_ref().map(|filter| &filter.command[..]),
+            recursive: task.spec.options.selection.recursive,
+            copy_links: task.spec.options.selection.copy_links,
+            moves: task.spec.options.move_away,
+            filter: filter.map(|filter| &filter.command[..]),
         };
         task.here.source(path, how, self.roots)
     }
 
     fn open_in(&self, root: Arc<dyn OpenRoot>, path: &[u8]) -> Result<Source, NoSource> {
-        let selection = &self.task.spec.selection;
+        let selection = &self.task.spec.options.selection;
         let opened = open_source(&root, path, selection.recursive, selection.copy_links);
         opened.map_err(|error| no_source(&error))
     }
@@ -81,14 +81,14 @@ impl SourceOpening for Named<'_> {
 ///
 /// No source can be opened. All errors but the last are printed.
 pub fn open(task: &Task, written_elsewhere: bool) -> Result<Sources, Stop> {
-    let roots = &Roots::new(task.spec.keep.fake_source);
+    let roots = &Roots::new(task.spec.options.keep.fake_source);
     let expanded;
     let sources = if written_elsewhere {
         let each = |source: &Endpoint, room| match source.local_path() {
             Some(path) => {
-                let found = task
-                    .here
-                    .expand(path, task.spec.selection.copy_links, (roots, room));
+                let found =
+                    task.here
+                        .expand(path, task.spec.options.selection.copy_links, (roots, room));
                 found.map(Some)
             }
             None => Ok(None),

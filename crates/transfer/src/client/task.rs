@@ -5,13 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use longhaul_engine::flows::{Count, Stack};
-use longhaul_engine::session::{FlowCounts, Reporting, TransferSettings};
+use longhaul_engine::flows::Count;
+use longhaul_engine::session::{FlowCounts, TransferSettings};
 use longhaul_model::policy::Policy;
-use longhaul_proto::block::Codec;
-use longhaul_proto::digest::Integrity;
-use longhaul_proto::handshake::{self, Landing};
+use longhaul_proto::coding::Compression;
+use longhaul_proto::filter::Filter;
+use longhaul_proto::handshake::Landing;
 use longhaul_proto::message::Flows;
+use longhaul_proto::options::{Operation, Stack};
 use longhaul_system::limits;
 use longhaul_units::ByteCount;
 
@@ -22,10 +23,7 @@ use crate::planning::beginning::Beginning;
 use crate::planning::choice::{Choice, choose};
 use crate::planning::history::Past;
 use crate::rate_limit::BandwidthLimit;
-use crate::spec::{
-    self, Compression, Deletion, Digests, Direction, Filter, FixedFlows, Operation, TransferSpec,
-    ValidSpec,
-};
+use crate::spec::{Direction, FixedFlows, TransferSpec, ValidSpec};
 use crate::stop::{Exit, Stop};
 
 impl Task {
@@ -55,9 +53,9 @@ impl Task {
 
     fn new(spec: ValidSpec, here: Here) -> Task {
         let (mut sources, mut destination) = (spec.sources.clone(), spec.destination.clone());
-        let landing = match (spec.operation, sources.as_mut_slice()) {
+        let landing = match (spec.options.operation, sources.as_mut_slice()) {
             (Operation::Verify, [left]) => {
-                let filtered = spec.filter != Filter::default();
+                let filtered = spec.options.filter != Filter::default();
                 match_sides((left, &mut destination), &here, filtered)
             }
             (_, [_]) => Landing::WithinOrAs,
@@ -98,8 +96,7 @@ impl Task {
     /// Returns the initial settings of a copy that the model steers, if the history has copies with
     /// that host.
     fn planned_beginning(&self) -> Option<Beginning> {
-        let steers =
-            self.spec.policy == Policy::Model && self.flows().stack == spec::Stack::Layered;
+        let steers = self.spec.policy == Policy::Model && self.flows().stack == Stack::Layered;
         if !steers || self.spec.connection.nice || !self.is_remembered() {
             return None;
         }
@@ -138,27 +135,26 @@ impl Task {
         };
         let sink = self.destination.sink();
         let is_unused = sink.is_none_or(|sink| sink.seems_empty(&is_unused));
-        is_unused && self.settings.operation == handshake::Operation::Copy
+        is_unused && self.settings.operation == Operation::Copy
     }
 
-    /// Returns the settings for backups of replaced or deleted files.
-    pub(super) fn backup(&self) -> Option<Box<longhaul_proto::backup::Backup>> {
-        Some(Box::new(self.spec.backup.as_ref()?.backup()))
-    }
-
-    /// True if codecs are chosen during the transfer, which requires a network path.
-    pub(super) fn is_automatic(&self) -> bool {
-        self.spec.compression == Some(Compression::Auto)
-            && self.settings.operation == handshake::Operation::Copy
+    /// Returns the compression of this transfer. It is chosen automatically only for a copy over a
+    /// network path.
+    pub(super) fn compression(&self) -> Option<Compression> {
+        let options = &self.spec.options;
+        let may_choose = options.operation == Operation::Copy
             && self.spec.direction() != Direction::Local
-            && !self.sources.iter().any(Endpoint::is_generated)
+            && !self.sources.iter().any(Endpoint::is_generated);
+        let compression = options.compression;
+        compression.filter(|asked| may_choose || *asked != Compression::Auto)
     }
 
     /// True if the data sent from here is one file.
     pub(super) fn only_file(&self) -> bool {
         let is_file = |path: &[u8]| {
             self.here.path(path).is_some_and(|path| {
-                let copies_link = self.spec.selection.recursive && !self.spec.selection.copy_links;
+                let copies_link = self.spec.options.selection.recursive
+                    && !self.spec.options.selection.copy_links;
                 path.is_file() || copies_link && path.is_symlink()
             })
         };
@@ -195,52 +191,22 @@ fn bound_flows(spec: &TransferSpec) -> FixedFlows {
 fn settings_of(spec: &TransferSpec) -> TransferSettings {
     let fixed = bound_flows(spec);
     let usual = TransferSettings::default();
-    let compares = spec.operation == Operation::Verify && spec.filter != Filter::default();
-    // A verification with a filter reports the entries that a deletion would remove.
-    let deletion = spec.deletion.or(compares.then(Deletion::default));
-    let deletion = deletion.map(|asked| asked.with(&spec.filter, spec.backup.as_ref()));
     TransferSettings {
-        operation: handshake::Operation::from(spec.operation),
-        codec: match spec.compression {
-            // With automatic compression, each block names its codec.
-            None | Some(Compression::Auto) => Codec::Plain,
-            Some(Compression::Zstd(level)) => Codec::Zstd { level },
-            Some(Compression::Lz4) => Codec::Lz4,
-        },
-        integrity: match spec.verification.integrity {
-            spec::Integrity::Digest => Integrity::Digest,
-            spec::Integrity::Checksum => Integrity::Checksum,
-        },
         checkpoint_bytes: spec.limits.checkpoint,
         silence: spec.connection.timeout,
-        direct: spec.direct_io,
-        digests: spec.verification.digests != Digests::None,
-        // Only a complete list requires reading files without a stored digest.
-        reads_for_digests: spec.verification.digests == Digests::All,
-        verify_written: spec.verification.read_back,
-        criteria: spec.criteria.into(),
-        omitted: if spec.report_omitted {
-            Reporting::Here
-        } else {
-            Reporting::No
-        },
-        moves_away: spec.move_away,
-        deletion: deletion.map(Arc::new),
-        expiry: match spec.operation {
+        deletion: spec.options.protecting_deletion().map(Arc::new),
+        expiry: match spec.options.operation {
             Operation::Verify => usual.expiry,
             Operation::Copy | Operation::DryRun => spec.limits.expiry(),
         },
         limit: spec.limits.rate.map(BandwidthLimit::bytes_per_second),
         flows: counts_of(&fixed),
-        stack: match fixed.stack {
-            spec::Stack::Layered => Stack::Layered,
-            spec::Stack::Paired => Stack::Paired,
-        },
+        stack: fixed.stack,
         budget: limits::for_blocks(ByteCount(spec.limits.memory)),
         block_bytes: fixed
             .block_bytes
             .map_or(usual.block_bytes, |bytes| bytes as usize),
-        ..usual
+        ..TransferSettings::new(&spec.options)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Formats the codecs' results in a transfer, for people and for programs.
 
 use longhaul_engine::session::Progress;
-use longhaul_proto::block::Codec;
 use longhaul_proto::coding::CodecUse;
 use longhaul_units::ByteCount;
 use serde_json::{Value, json};
@@ -29,15 +28,6 @@ impl Sum {
 
     fn seconds(self) -> f64 {
         self.nanoseconds as f64 * 1e-9
-    }
-}
-
-/// Returns a codec's name on the command line.
-pub fn name_of(codec: Codec) -> String {
-    match codec {
-        Codec::Plain | Codec::Omitted => "none".to_owned(),
-        Codec::Lz4 => "lz4".to_owned(),
-        Codec::Zstd { level } => format!("zstd:{level}"),
     }
 }
 
@@ -114,7 +104,7 @@ fn row(of: &CodecUse) -> String {
     let ratio = Sum::of(std::iter::once(of)).ratio();
     format!(
         "  {kind}: {bytes} by {}{shuffled}, {ratio:.2} times",
-        name_of(of.codec)
+        of.codec
     )
 }
 
@@ -123,7 +113,7 @@ pub fn value(progress: &Progress, saved_seconds: Option<f64>) -> Value {
     let row = |of: &CodecUse| {
         json!({
             "kind": of.kind.map(|kind| kind.name()),
-            "codec": name_of(of.codec),
+            "codec": of.codec.to_string(),
             "shuffled": of.shuffled,
             "bytes": of.bytes,
             "encoded_bytes": of.encoded,
@@ -146,7 +136,7 @@ pub fn value(progress: &Progress, saved_seconds: Option<f64>) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul_proto::coding::Kind;
+    use longhaul_proto::coding::{Codec, Kind};
     use std::time::Duration;
 
     fn used(kind: Kind, codec: Codec, bytes: u64, encoded: u64) -> CodecUse {

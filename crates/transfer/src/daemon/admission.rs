@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_engine::benchmark::this_host;
-use longhaul_engine::flows::Stack;
 use longhaul_engine::recv::ReceiveSide;
 use longhaul_engine::recv::asked::Asked;
 use longhaul_engine::recv::keeper::{Keeper, May};
@@ -17,7 +16,7 @@ use longhaul_engine::send::SendSide;
 use longhaul_engine::send::kinds::Elements;
 use longhaul_engine::send::select::Selected;
 use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
-use longhaul_engine::session::{Event, FlowCounts, Reporting, Transfer, TransferSettings, Watch};
+use longhaul_engine::session::{Event, Reporting, Transfer, TransferSettings, Watch};
 use longhaul_model::control::start::used_memory;
 use longhaul_net::gate::Ticket;
 use longhaul_net::principals::{Commands, Principal, Principals, Resolved};
@@ -25,18 +24,20 @@ use longhaul_net::stream::Closed;
 use longhaul_net::token::{Token, fill_random};
 use longhaul_net::{Stream, StreamHandle};
 use longhaul_proto::allowed::Allowed;
+use longhaul_proto::byte_string::ByteString;
+use longhaul_proto::coding::Compression;
 use longhaul_proto::handshake::{
     Answer, Capability, Credential, Heard, Join, Joined, Landing, Operation, PROTOCOL_VERSION,
     Purpose, Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Spoken, Vouch,
     Vouched, Welcome,
 };
 use longhaul_proto::message::Farewell;
+use longhaul_proto::options::{FilterAt, TransferOptions};
 use longhaul_proto::session::StreamId;
 use longhaul_storage::measuring::sink;
 use longhaul_storage::posix::PosixDirectory;
 use longhaul_storage::roots::{Anywhere, Confined};
 use longhaul_units::ByteCount;
-use minicbor::bytes::ByteVec;
 
 use super::asker::described_request;
 use super::backups::{keeping_anywhere, keeping_beneath};
@@ -173,13 +174,11 @@ fn landing_refused(error: &LandingError) -> Refused {
 
 /// Returns the filter of a request. Receives the list of files that follows it.
 fn selected_of(request: &Request, stream: &mut Stream) -> Result<Selected, Refused> {
-    let Some(mut selection) = request.selection.as_deref().cloned() else {
-        return Ok(Selected::default());
-    };
+    let mut filter = request.options.filter.clone();
     let malformed = |text: String| refused(Refusal::Malformed, text);
-    let received = opening::receive_list(stream, &mut selection, LIST_PATIENCE);
+    let received = opening::receive_list(stream, &mut filter, LIST_PATIENCE);
     received.map_err(|error| malformed(format!("the list of files: {error}")))?;
-    Selected::new(&selection).map_err(|error| malformed(error.to_string()))
+    Selected::new(&filter).map_err(|error| malformed(error.to_string()))
 }
 
 impl Daemon {
@@ -379,7 +378,7 @@ impl Daemon {
             let text = "this host was introduced for one copy, and asks for another one";
             return Err(refused(Refusal::Forbidden, text));
         }
-        if request.clear && !self.terms.allow_clear {
+        if request.is_clear() && !self.terms.allow_clear {
             let text = "blocks in clear are not allowed here: leave out --data-security clear, or \
                         start the daemon with --allow-clear";
             return Err(refused(Refusal::Clear, text));
@@ -424,38 +423,23 @@ impl Daemon {
 
     fn settings(&self, request: &Request) -> TransferSettings {
         TransferSettings {
-            operation: request.operation,
             block_bytes: request.block_bytes as usize,
             budget: used_memory(self.terms.memory, request.block_bytes),
-            flows: FlowCounts::default(),
-            codec: request.codec,
-            integrity: request.integrity,
             checkpoint_bytes: request.checkpoint_bytes.min(MOST_CHECKPOINT.0),
             checkpoint_span: Duration::from_millis(request.checkpoint_milliseconds)
                 .min(MOST_CHECKPOINT.1),
             linger: self.terms.linger,
-            direct: request.direct,
-            digests: request.digests,
-            reads_for_digests: !request.kept_digests_only,
             large_files: large_files(request.large_files),
-            verify_written: request.verify_written,
-            criteria: request.criteria,
-            omitted: if request.tells_omitted {
+            omitted: if request.options.report_omitted {
                 Reporting::There
             } else {
                 Reporting::No
             },
-            moves_away: request.moves_away,
-            deletion: request.deletion.as_deref().cloned().map(Arc::new),
             expiry: self.terms.expiry,
             clear: request.header_key(),
             limit: request.limit,
-            stack: if request.paired {
-                Stack::Paired
-            } else {
-                Stack::Layered
-            },
-            ..TransferSettings::default()
+            stack: request.stack,
+            ..TransferSettings::new(&request.options)
         }
     }
 
@@ -469,27 +453,17 @@ impl Daemon {
         let [path] = request.paths.as_slice() else {
             return Err(refused(Refusal::Malformed, "one destination, please"));
         };
+        let options = &*request.options;
         let arrival = Arrival {
             principal: principal.name().to_owned(),
-            source: request.source,
             anywhere: request.anywhere.map_or(request.source, Into::into),
-            owner: owner(),
-            set_ids: set_ids_asked(request),
-            keeper: Arc::new(keeper_of(request)?),
-            backup: request.backup.clone(),
-            on_commit: request.on_commit.clone(),
-            filter: request.filter.clone(),
-            filtered: request.filtered,
+            keeper: Arc::new(keeper_of(options)?),
+            ..Arrival::new(owner(), request.source, options)
         };
         let destination = match path {
             RequestPath::Null if principal.may_measure() => Destination::sink(sink(), arrival),
             RequestPath::Path(path) => {
-                let how = (
-                    request.operation,
-                    request.landing,
-                    request.deletion.is_some() && request.operation != Operation::Verify,
-                );
-                open_destination(principal, path, how, arrival)?
+                open_destination(principal, path, (request.landing, options), arrival)?
             }
             RequestPath::Stream(path) => open_stream(principal, path, request, arrival)?,
             RequestPath::Null | RequestPath::Zero(_) => return Err(may_not_measure()),
@@ -497,7 +471,7 @@ impl Daemon {
         let names = request.names.as_ref();
         let names = names.map(|names| names.iter().map(|name| name.to_vec()).collect::<Vec<_>>());
         let mut settings = self.settings(request);
-        let copies = request.operation == Operation::Copy;
+        let copies = request.options.operation == Operation::Copy;
         // An older session of this transfer that waits for its client must release it first.
         if let Some(key) = &key {
             self.sessions.fence(key);
@@ -544,20 +518,22 @@ impl Daemon {
     ) -> Result<Prepared, Refused> {
         let sources = open_sources(request, principal)?;
         let mut settings = self.settings(request);
-        settings.asks = !request.destination_empty || request.operation != Operation::Copy;
+        settings.asks = !request.destination_empty || request.options.operation != Operation::Copy;
         settings.any_codec = Capability::include_every_codec(capabilities);
         let single_file = single_file(&sources);
-        let chooser = request.automatic.then(codecs::chooser);
-        let elements = Elements::of_bytes(request.element_bytes.into());
-        let mut side = SendSide::of(sources, principal.name())
+        let options = &*request.options;
+        let is_automatic = options.compression == Some(Compression::Auto);
+        let elements = options.element_bytes.unwrap_or_default();
+        let elements = Elements::of_bytes(elements.into());
+        let filter = options.filter_command_at(FilterAt::Source).cloned();
+        // Do not reveal metadata to others that only this process's user may read. Metadata kept in
+        // user extended attributes is not restricted in this way.
+        let sees_all = principal.is_owner() || options.keep.fake_source;
+        let side = SendSide::of(sources, principal.name())
             .selecting(selected)
-            .coding(chooser, elements)
-            .filtering(source_filter_of(principal, request.filter.clone())?);
-        if let Some(keeping) = &request.keeping {
-            // Do not reveal metadata to others that only this process's user may read. Metadata
-            // kept in user extended attributes is not restricted in this way.
-            side = side.keeping(keeping, principal.is_owner() || keeping.as_attribute);
-        }
+            .coding(is_automatic.then(codecs::chooser), elements)
+            .filtering(source_filter_of(principal, filter)?)
+            .keeping(&options.keep, sees_all);
         let transfer = Transfer::sending(settings, side, watch());
         Ok(Prepared {
             transfer,
@@ -697,7 +673,7 @@ fn described(farewell: &Farewell) -> String {
 /// fences no other.
 fn key_of(request: &Request, principal: &Principal) -> Option<Key> {
     match (request.role, request.paths.as_slice()) {
-        (Role::Sender, [path]) if request.operation == Operation::Copy => Some(Key {
+        (Role::Sender, [path]) if request.options.operation == Operation::Copy => Some(Key {
             principal: principal.name().to_owned(),
             source: request.source,
             destination: destination_of(path),
@@ -767,15 +743,6 @@ pub(super) fn path_beneath(resolved: &Resolved<'_>, asked: &[u8]) -> Vec<u8> {
     path
 }
 
-/// Returns the rule that an owner requests. For any other principal, its rights decide.
-fn set_ids_asked(request: &Request) -> SetIds {
-    if request.keep_set_ids {
-        SetIds::Keep
-    } else {
-        SetIds::SameOwner
-    }
-}
-
 /// Returns the rule for a principal. Only the principal claims who owns its files at its own host,
 /// so keeping such bits requires a right.
 fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
@@ -787,9 +754,8 @@ fn set_ids_of(resolved: &Resolved<'_>) -> SetIds {
 }
 
 /// Returns the rules for received metadata, limited by the rights of this process's user.
-fn keeper_of(request: &Request) -> Result<Keeper, Refused> {
-    let keeping = request.keeping.as_deref().cloned().unwrap_or_default();
-    let keeper = Keeper::new(keeping, May::ANYTHING);
+fn keeper_of(options: &TransferOptions) -> Result<Keeper, Refused> {
+    let keeper = Keeper::new(options.keep.clone(), May::ANYTHING);
     let keeper = keeper.map_err(|error| refused(Refusal::Malformed, error.to_string()))?;
     match keeper.unknown_owner() {
         None => Ok(keeper),
@@ -812,7 +778,7 @@ fn may_of(resolved: &Resolved<'_>) -> May {
     }
 }
 
-/// Opens a destination of a principal. With `deletes`, the copy may delete in it.
+/// Opens a destination of a principal for a copy with these options.
 ///
 /// # Errors
 ///
@@ -820,14 +786,15 @@ fn may_of(resolved: &Resolved<'_>) -> May {
 pub fn open_destination(
     principal: &Principal,
     path: &[u8],
-    (operation, landing, deletes): (Operation, Landing, bool),
+    (landing, options): (Landing, &TransferOptions),
     mut arrival: Arrival,
 ) -> Result<Destination, Refused> {
+    let operation = options.operation;
     let missing = Missing::for_operation(operation);
     let backup = arrival.backup.take();
     if principal.is_owner() {
         let opened = Destination::open(&Anywhere, path, landing, missing, arrival);
-        let opened = opened.and_then(|opened| keeping_anywhere(opened, path, backup.as_deref()));
+        let opened = opened.and_then(|opened| keeping_anywhere(opened, path, backup.as_ref()));
         return opened.map_err(|error| landing_refused(&error));
     }
     // A dry run reports the findings of a copy, so it requires the same right.
@@ -849,7 +816,7 @@ pub fn open_destination(
             not_permitted(right)
         });
     }
-    if deletes && !resolved.rights.delete {
+    if options.deletes() && !resolved.rights.delete {
         return Err(lacks(principal, path, "delete"));
     }
     let landing = match resolved.rest {
@@ -871,7 +838,7 @@ pub fn open_destination(
     let beneath = path_beneath(&resolved, path);
     let opened = Destination::open(&root, &beneath, landing, missing, arrival);
     let opened = opened.map_err(|error| landing_refused(&error))?;
-    keeping_beneath(opened, (principal, path), backup.as_deref())
+    keeping_beneath(opened, (principal, path), backup.as_ref())
 }
 
 /// Returns the command that the daemon runs for a principal's request: one of the commands of its
@@ -879,7 +846,7 @@ pub fn open_destination(
 pub(super) fn command_of(
     (option, allowed): (&str, &BTreeMap<String, String>),
     asked: &[u8],
-) -> Result<ByteVec, Refused> {
+) -> Result<ByteString, Refused> {
     let name = std::str::from_utf8(asked).ok();
     let found = name.and_then(|name| allowed.get(name));
     let found = found.map(|text| text.as_bytes().to_vec().into());
@@ -904,7 +871,7 @@ fn open_stream(
     request: &Request,
     mut arrival: Arrival,
 ) -> Result<Destination, Refused> {
-    if request.operation != Operation::Copy {
+    if request.options.operation != Operation::Copy {
         return Err(refused(
             Refusal::Malformed,
             "a stream is copied, and that is all",

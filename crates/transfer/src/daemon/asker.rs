@@ -36,7 +36,7 @@ const LOGGED_PATHS: usize = 4;
 
 /// Describes a request for the log.
 pub(super) fn described_request(request: &Request) -> String {
-    let verb = match (request.role, request.operation) {
+    let verb = match (request.role, request.options.operation) {
         (Role::Receiver, _) => "reading",
         (Role::Sender, Operation::Copy) => "writing",
         (Role::Sender, Operation::DryRun) => "asking what a copy would write to",

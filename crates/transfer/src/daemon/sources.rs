@@ -13,6 +13,7 @@ use longhaul_net::principals::{Principal, Resolved};
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::{Operation, Refusal, Refused, Request, RequestPath};
 use longhaul_proto::message::{Failure, FailureKind};
+use longhaul_proto::options::FilterAt;
 use longhaul_storage::fake_super::FakeRoots;
 use longhaul_storage::roots::{Anywhere, OpenRoot};
 
@@ -190,8 +191,8 @@ pub fn expand_of(
 /// If no root has a command of that name.
 pub fn source_filter_of(
     principal: &Principal,
-    mut asked: Option<Box<FileCommand>>,
-) -> Result<Option<Box<FileCommand>>, Refused> {
+    mut asked: Option<FileCommand>,
+) -> Result<Option<FileCommand>, Refused> {
     if let Some(asked) = asked.as_mut().filter(|_| !principal.is_owner()) {
         let allowed = principal.filters();
         asked.command = command_of(("--filter-cmd", &allowed), &asked.command)?;
@@ -214,12 +215,13 @@ impl Asked for Wanted<'_> {
         match self.path {
             RequestPath::Zero(size) if self.principal.may_measure() => Ok(zero_of(*size)),
             RequestPath::Path(path) => {
-                let request = self.request;
+                let options = &self.request.options;
+                let filter = options.filter_command_at(FilterAt::Source);
                 let how = Access {
-                    recursive: request.recursive,
-                    copy_links: request.copy_links,
-                    moves: request.moves_away,
-                    filter: request.filter.as_ref().map(|filter| &filter.command[..]),
+                    recursive: options.selection.recursive,
+                    copy_links: options.selection.copy_links,
+                    moves: options.move_away,
+                    filter: filter.map(|filter| &filter.command[..]),
                 };
                 open_source_of(self.principal, path, how, self.roots)
             }
@@ -246,12 +248,16 @@ const NAMED_SOURCES: usize = 16;
 ///
 /// If no source can be opened: a refusal of the first error's kind with all messages.
 pub(super) fn open_sources(request: &Request, principal: &Principal) -> Result<Sources, Refused> {
-    let roots = &Roots::new(request.fakes());
+    let roots = &Roots::new(request.options.keep.fake_source);
     let each = |path: &RequestPath, room| match path {
         // A verification takes exactly one source, without wildcards.
-        RequestPath::Path(path) if request.operation != Operation::Verify => {
-            expand_of(principal, path, request.copy_links, (roots, room)).map(Some)
-        }
+        RequestPath::Path(path) if request.options.operation != Operation::Verify => expand_of(
+            principal,
+            path,
+            request.options.selection.copy_links,
+            (roots, room),
+        )
+        .map(Some),
         _ => Ok(None),
     };
     let paths = expand_all(&request.paths, RequestPath::Path, each);

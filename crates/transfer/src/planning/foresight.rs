@@ -20,7 +20,7 @@ use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
 use longhaul_model::transfer::{End, Filter, PathFacts};
 use longhaul_net::host_limits::HostLimits;
-use longhaul_proto::block::Codec;
+use longhaul_proto::coding::{Codec, Compression};
 use longhaul_units::rfc3339;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ use super::limiting::{all_layers, full_layer, without_holes};
 use super::profiles;
 use super::sampling::sample;
 use super::survey::SurveyLimits;
-use crate::spec::{Compression, FixedFlows};
+use crate::spec::FixedFlows;
 
 /// Limits of the survey of the dataset. The copy walks it too, so the forecast is refined at the
 /// end.
@@ -352,8 +352,7 @@ fn dataset(facts: &Facts, doubts: &mut Vec<String>) -> (Vec<Part>, bool) {
     };
     let uses = |codec: Codec| match facts.compression {
         Some(Compression::Auto) => true,
-        Some(Compression::Lz4) => codec == Codec::Lz4,
-        Some(Compression::Zstd(level)) => codec == Codec::Zstd { level },
+        Some(compression) => codec == compression.codec(),
         None => false,
     };
     let Ok(found) = sample(&facts.sources, LOOK, samples, uses) else {

@@ -14,7 +14,6 @@ use longhaul_model::graph::{Part, PartCodec};
 use longhaul_proto::block::Codec;
 use longhaul_proto::coding::Kind;
 
-use crate::codecs::report::name_of;
 use crate::planning::survey::{Survey, SurveyLimits, survey_each};
 
 /// Size of a sample in bytes, the same as for the trials of a copy.
@@ -101,7 +100,7 @@ impl Sums {
             if ratio >= best {
                 let per_byte = |seconds: &f64| (seconds / self.bytes.max(1.0)).max(1e-12);
                 codecs.push(PartCodec {
-                    name: name_of(*codec),
+                    name: codec.to_string(),
                     ratio,
                     compress: of_thread(per_byte(encode)),
                     compress_cpu: per_byte(encode),

@@ -3,25 +3,23 @@
 use std::ops::Deref;
 
 use super::names::check_names;
-use super::{
-    Compression, Digests, FileCommand, FilterAt, FixedFlows, Integrity, Operation, SpecError, Stack,
-};
-use super::{Criteria, TransferSpec, VERSION};
+use super::{FixedFlows, SpecError, TransferSpec, VERSION};
 use crate::endpoint::{Endpoint, Link};
 use crate::settings::DataSecurity;
 use longhaul_engine::send::source::last_name;
 use longhaul_model::policy::Policy;
-use longhaul_proto::criteria::{self, WIDEST_WINDOW};
+use longhaul_proto::coding::Compression;
+use longhaul_proto::command::FileCommand;
+use longhaul_proto::criteria::{Criteria, WIDEST_WINDOW};
+use longhaul_proto::digest::Integrity;
 use longhaul_proto::filter::SelectionError;
+use longhaul_proto::options::{Digests, ELEMENT_BYTES, FilterAt, Operation, Stack};
 
 /// Maximum number of flows of a layer.
 const MOST_FLOWS: u32 = 512;
 
 /// Valid block sizes, in bytes.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 64 << 10..=16 << 20;
-
-/// Valid levels of zstd; 0 is excluded separately.
-const ZSTD_LEVELS: std::ops::RangeInclusive<i32> = -100..=22;
 
 /// A specification whose fields are all within their ranges. All its sources are at one host;
 /// [`ValidSpec::direction`] returns the direction of the data.
@@ -93,8 +91,8 @@ impl ValidSpec {
 /// person. A device gives access to a disk of the destination's host.
 fn leave_out_unnamed_devices(spec: &mut TransferSpec) {
     let is_foreign = |source: &Endpoint| source.promises().foreign;
-    if !spec.keep.devices_named && spec.sources.iter().any(is_foreign) {
-        spec.keep.devices = false;
+    if !spec.options.keep.devices_named && spec.sources.iter().any(is_foreign) {
+        spec.options.keep.devices = false;
     }
 }
 
@@ -108,7 +106,7 @@ fn direction_of(spec: &TransferSpec) -> Result<Direction, SpecError> {
 }
 
 fn check_sides(spec: &TransferSpec) -> Result<(), SpecError> {
-    if spec.operation == Operation::Verify && spec.sources.len() > 1 {
+    if spec.options.operation == Operation::Verify && spec.sources.len() > 1 {
         return Err(SpecError::OneSource);
     }
     Endpoint::resolve(&spec.sources, &spec.destination)?;
@@ -116,20 +114,19 @@ fn check_sides(spec: &TransferSpec) -> Result<(), SpecError> {
 }
 
 fn check_filter(spec: &TransferSpec, direction: Direction) -> Result<(), SpecError> {
-    if spec.filter.files.is_some() && spec.sources.len() > 1 {
+    if spec.options.filter.files.is_some() && spec.sources.len() > 1 {
         return Err(SpecError::FilesOfOne);
     }
     let bad = |error: SelectionError| SpecError::Filter(error.to_string());
-    let Some(selection) = spec.filter.selection().map_err(bad)? else {
-        return Ok(());
-    };
-    match (spec.operation, direction) {
+    let filter = &spec.options.filter;
+    filter.parse().map_err(bad)?;
+    match (spec.options.operation, direction) {
         (_, Direction::Local) => Ok(()),
         // The sending end is here and has the list. The other end of a comparison gets the rules.
         (Operation::Copy | Operation::DryRun, Direction::Push) => Ok(()),
-        (_, Direction::Push | Direction::Pull) => selection.check_size().map_err(bad),
+        (_, Direction::Push | Direction::Pull) => filter.check_size().map_err(bad),
         // The job's request carries the list.
-        (_, Direction::ThirdParty) if !selection.fits_a_request() => {
+        (_, Direction::ThirdParty) if !filter.fits_a_request() => {
             let text = "the filters and the list of files are too long for a copy between two \
                         other hosts: split the list, or run the command on one of them";
             Err(SpecError::Filter(text.to_owned()))
@@ -139,15 +136,15 @@ fn check_filter(spec: &TransferSpec, direction: Direction) -> Result<(), SpecErr
 }
 
 fn check_keep(spec: &TransferSpec) -> Result<(), SpecError> {
-    let keeping = spec.keep.keeping();
-    let keeping = keeping.map_err(|error| SpecError::Keep(error.to_string()))?;
-    let fakes = spec.keep.fake_source || spec.keep.fake_destination;
-    match (spec.operation, keeping) {
-        (Operation::Verify, keeping) if fakes || keeping.is_some() => {
+    let keep = &spec.options.keep;
+    let parsed = keep.clone().read();
+    parsed.map_err(|error| SpecError::Keep(error.to_string()))?;
+    match spec.options.operation {
+        Operation::Verify if keep.fake_source || !keep.is_usual() => {
             let text = "a comparison is of names and contents";
             Err(SpecError::Keep(text.to_owned()))
         }
-        _ if spec.keep.fake_source && spec.selection.copy_links => {
+        _ if keep.fake_source && spec.options.selection.copy_links => {
             let text = "--fake-super at the source: its links are files, which nobody can follow: \
                         leave --copy-links out";
             Err(SpecError::Keep(text.to_owned()))
@@ -157,9 +154,9 @@ fn check_keep(spec: &TransferSpec) -> Result<(), SpecError> {
 }
 
 fn check_verification(spec: &TransferSpec) -> Result<(), SpecError> {
-    let wanted = spec.verification;
+    let wanted = spec.options.verification;
     let needs_digests = wanted.read_back || wanted.digests == Digests::All;
-    match (spec.operation, wanted.integrity) {
+    match (spec.options.operation, wanted.integrity) {
         (Operation::DryRun, _) if needs_digests => Err(SpecError::DryRun),
         (_, Integrity::Checksum) if needs_digests => Err(SpecError::DigestsNeeded),
         _ => Ok(()),
@@ -167,37 +164,36 @@ fn check_verification(spec: &TransferSpec) -> Result<(), SpecError> {
 }
 
 fn check_criteria(spec: &TransferSpec) -> Result<(), SpecError> {
-    let asked = spec.criteria;
-    let usual = criteria::Criteria::from(asked).is_usual();
+    let asked = spec.options.criteria;
     let places = spec.sources.iter().chain([&spec.destination]);
     let is_file = |place: &Endpoint| place.promises().files;
-    match (spec.operation, spec.verification.integrity) {
+    match (spec.options.operation, spec.options.verification.integrity) {
         _ if asked.window > WIDEST_WINDOW => Err(SpecError::Range {
             field: "criteria.window",
             text: "it is a day at most",
         }),
         (_, Integrity::Checksum) if asked.checksum => Err(SpecError::DigestsNeeded),
         (Operation::Verify, _) if asked != Criteria::default() => Err(SpecError::Compared),
-        _ if !usual && !places.into_iter().all(is_file) => Err(SpecError::PipeJudged),
+        _ if !asked.is_usual() && !places.into_iter().all(is_file) => Err(SpecError::PipeJudged),
         _ => Ok(()),
     }
 }
 
 fn check_deletion(spec: &TransferSpec, direction: Direction) -> Result<(), SpecError> {
-    let Some(deletion) = &spec.deletion else {
+    let Some(deletion) = &spec.options.deletion else {
         return Ok(());
     };
     let fills = |source: &Endpoint| source.path().is_some_and(|path| last_name(path).is_none());
     let is_tree = |place: &Endpoint| place.promises().trees;
     let mut places = spec.sources.iter().chain([&spec.destination]);
     let refused = |text| Err(SpecError::Deletion(text));
-    if spec.operation == Operation::Verify || !spec.selection.recursive {
+    if spec.options.operation == Operation::Verify || !spec.options.selection.recursive {
         return refused("only a copy of directories deletes: add -r (recursive)");
     }
     if !places.all(is_tree) {
         return refused("-, null: and zero: are no directories");
     }
-    if spec.filter.files.is_some() {
+    if spec.options.filter.files.is_some() {
         return refused("of listed files nobody knows what is too much: leave the list out");
     }
     if spec.sources.len() > 1 && spec.sources.iter().any(fills) {
@@ -209,7 +205,8 @@ fn check_deletion(spec: &TransferSpec, direction: Direction) -> Result<(), SpecE
     match direction {
         Direction::Local => Ok(()),
         Direction::Push | Direction::Pull | Direction::ThirdParty => {
-            let asked = deletion.with(&spec.filter, spec.backup.as_ref());
+            let options = &spec.options;
+            let asked = deletion.protecting(&options.filter, options.backup.as_ref());
             let size = asked.check_size();
             size.map_err(|error| SpecError::Filter(error.to_string()))
         }
@@ -217,18 +214,18 @@ fn check_deletion(spec: &TransferSpec, direction: Direction) -> Result<(), SpecE
 }
 
 fn check_backup(spec: &TransferSpec) -> Result<(), SpecError> {
-    let Some(asked) = &spec.backup else {
+    let Some(asked) = &spec.options.backup else {
         return Ok(());
     };
     let refused = |text| Err(SpecError::Backup(text));
-    if spec.operation == Operation::Verify {
+    if spec.options.operation == Operation::Verify {
         return refused("a comparison replaces nothing");
     }
     let mut places = spec.sources.iter().chain([&spec.destination]);
     if places.any(|place| !place.promises().files) {
         return refused("only what is copied as files is kept: not with - and null:");
     }
-    if asked.backup().is_valid() {
+    if asked.is_valid() {
         Ok(())
     } else {
         refused("a suffix has at most 128 bytes and no slash, and is not empty without a directory")
@@ -236,11 +233,11 @@ fn check_backup(spec: &TransferSpec) -> Result<(), SpecError> {
 }
 
 fn check_on_commit(spec: &TransferSpec) -> Result<(), SpecError> {
-    let Some(asked) = &spec.on_commit else {
+    let Some(asked) = &spec.options.on_commit else {
         return Ok(());
     };
     let refused = |text| Err(SpecError::OnCommit(text));
-    if spec.operation == Operation::Verify {
+    if spec.options.operation == Operation::Verify {
         return refused("a comparison commits nothing");
     }
     if !makes_files(spec) {
@@ -260,7 +257,7 @@ fn fault_of(asked: &FileCommand, flows: &FixedFlows) -> Option<&'static str> {
              end: leave out --stack",
         );
     }
-    (!asked.asked().is_valid()).then_some(COMMAND_BOUNDS)
+    (!asked.is_valid()).then_some(COMMAND_BOUNDS)
 }
 
 /// True if the copied data become files with names.
@@ -271,24 +268,25 @@ fn makes_files(spec: &TransferSpec) -> bool {
 }
 
 fn check_filter_command(spec: &TransferSpec) -> Result<(), SpecError> {
-    let Some(asked) = &spec.filter_command else {
+    let Some(asked) = &spec.options.filter_command else {
         return Ok(());
     };
     let refused = |text| Err(SpecError::FilterCommand(text));
-    let wanted = spec.verification;
-    let compares = wanted.read_back || wanted.digests == Digests::All || spec.criteria.checksum;
-    if compares || spec.criteria.size_only {
+    let wanted = spec.options.verification;
+    let compares =
+        wanted.read_back || wanted.digests == Digests::All || spec.options.criteria.checksum;
+    if compares || spec.options.criteria.size_only {
         return refused(
             "the destination holds what the command wrote, which is no more like the source: leave \
              out --verify, --manifest, --checksum and --size-only",
         );
     }
-    if spec.move_away {
+    if spec.options.move_away {
         return refused("what the command leaves out would be lost: it is not for --move");
     }
     let is_generated = spec.sources.iter().any(Endpoint::is_generated);
-    let no_files = spec.filter_at == FilterAt::Source && is_generated;
-    if spec.operation == Operation::Verify || !makes_files(spec) || no_files {
+    let no_files = spec.options.filter_at == FilterAt::Source && is_generated;
+    if spec.options.operation == Operation::Verify || !makes_files(spec) || no_files {
         return refused(
             "it is for copies of files that get a name of their own: not with -, null: and, at the \
              source, zero:",
@@ -298,28 +296,28 @@ fn check_filter_command(spec: &TransferSpec) -> Result<(), SpecError> {
 }
 
 fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {
-    if !spec.move_away {
+    if !spec.options.move_away {
         return Ok(());
     }
     let is_tree = |place: &Endpoint| place.promises().trees;
     let mut places = spec.sources.iter().chain([&spec.destination]);
     let refused = |text| Err(SpecError::Move(text));
-    if spec.operation == Operation::Verify {
+    if spec.options.operation == Operation::Verify {
         return refused("a comparison changes nothing");
     }
     if !places.all(is_tree) {
         return refused("-, null: and zero: are no files");
     }
-    if spec.deletion.is_some() {
+    if spec.options.deletion.is_some() {
         return refused("what was moved away would be deleted at the destination");
     }
-    if spec.keep.hard_links {
+    if spec.options.keep.hard_links {
         return refused("of several names of one file only one would be read: leave -H out");
     }
-    if spec.selection.copy_links {
+    if spec.options.selection.copy_links {
         return refused("what links lead to is not moved: copy links as links");
     }
-    match spec.verification.integrity {
+    match spec.options.verification.integrity {
         Integrity::Checksum => Err(SpecError::DigestsNeeded),
         Integrity::Digest => Ok(()),
     }
@@ -331,7 +329,7 @@ fn check_retries(spec: &TransferSpec, direction: Direction) -> Result<(), SpecEr
     let text = match spec.limits.retries {
         None | Some(1) => return Ok(()),
         Some(0) => "it is 1 or more",
-        Some(_) if spec.operation == Operation::Verify => "a comparison is done once",
+        Some(_) if spec.options.operation == Operation::Verify => "a comparison is done once",
         Some(_) if places.any(is_once) => "- is read or written once: leave it out",
         // An introduction is valid for one session only.
         Some(_) if direction == Direction::ThirdParty => {
@@ -350,9 +348,9 @@ fn check_pipes(spec: &TransferSpec) -> Result<(), SpecError> {
     if !from && !to {
         return Ok(());
     }
-    let wanted = spec.verification;
+    let wanted = spec.options.verification;
     let twice = wanted.read_back || wanted.digests == Digests::All;
-    match spec.operation {
+    match spec.options.operation {
         Operation::Verify => Err(SpecError::PipeCompared),
         _ if spec.sources.len() > 1 => Err(SpecError::PipeAlone),
         Operation::DryRun => Err(SpecError::PipeOnce),
@@ -412,19 +410,18 @@ fn check_policy(spec: &TransferSpec) -> Result<(), SpecError> {
 
 fn check_numbers(spec: &TransferSpec) -> Result<(), SpecError> {
     let range = |field, text| Err(SpecError::Range { field, text });
-    match spec.compression {
-        Some(Compression::Zstd(level)) if level == 0 || !ZSTD_LEVELS.contains(&level) => {
-            range("compression", "zstd has the levels -100 to -1 and 1 to 22")
-        }
-        _ if spec
-            .element_bytes
-            .is_some_and(|bytes| ![1, 2, 4, 8].contains(&bytes)) =>
-        {
-            range("element_bytes", "an element has 1, 2, 4 or 8 bytes")
-        }
-        _ if spec.limits.checkpoint == 0 => range("limits.checkpoint", "it is 1 or more"),
-        _ => Ok(()),
+    let options = &spec.options;
+    if let Some(Err(text)) = options.compression.map(Compression::check) {
+        return range("compression", text);
     }
+    let valid = |bytes: u8| ELEMENT_BYTES.contains(&bytes);
+    if !options.element_bytes.is_none_or(valid) {
+        return range("element_bytes", "an element has 1, 2, 4 or 8 bytes");
+    }
+    if spec.limits.checkpoint == 0 {
+        return range("limits.checkpoint", "it is 1 or more");
+    }
+    Ok(())
 }
 
 fn check_connection(spec: &TransferSpec) -> Result<(), SpecError> {
@@ -456,5 +453,44 @@ fn check_connection(spec: &TransferSpec) -> Result<(), SpecError> {
         Err(SpecError::ClearOverSsh)
     } else {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_proto::keeping::Keeping;
+
+    use super::*;
+
+    #[test]
+    fn devices_of_a_daemon_are_copied_only_by_name() {
+        let [here, ssh, daemon] = ["a", "host:b", "longhaul://host/c"]
+            .map(|text| Endpoint::parse(text.as_ref()).unwrap());
+        for (source, to, named, copied) in [
+            (&here, &daemon, false, true),
+            (&ssh, &here, false, true),
+            (&daemon, &here, false, false),
+            (&daemon, &here, true, true),
+            (&daemon, &ssh, false, false),
+            (&daemon, &daemon, false, false),
+            (&ssh, &daemon, false, true),
+        ] {
+            for fakes in [false, true] {
+                let mut spec = TransferSpec::copy(vec![source.clone()], to.clone());
+                spec.options.keep = Keeping {
+                    devices: true,
+                    specials: true,
+                    devices_named: named,
+                    fake_destination: fakes,
+                    ..Keeping::default()
+                };
+                let keep = spec.validate().unwrap().options.keep.clone();
+                assert_eq!(
+                    (keep.devices, keep.specials),
+                    (copied, true),
+                    "{source:?} {to:?}"
+                );
+            }
+        }
     }
 }

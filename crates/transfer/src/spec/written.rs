@@ -1,31 +1,32 @@
 //! Parses fields of a specification that users write.
 
+use longhaul_proto::coding::Compression;
 use longhaul_units::ByteCount;
 
-use super::Compression;
-
-/// Parses a compression: `auto`, `off`, `zstd`, `zstd:LEVEL` or `lz4`. `None`: no compression.
+/// Parses a compression; `None` means off. `none` is rsync's name for `off`.
 ///
 /// # Errors
 ///
 /// Returns a description of the valid values.
 pub fn compression(text: &str) -> Result<Option<Compression>, String> {
-    let (name, level) = text
-        .split_once(':')
-        .map_or((text, None), |(name, level)| (name, Some(level)));
-    Ok(match (name, level) {
-        ("auto", None) => Some(Compression::Auto),
-        ("off", None) => None,
-        ("lz4", None) => Some(Compression::Lz4),
-        ("zstd", None) => Some(Compression::Zstd(1)),
-        ("zstd", Some(level)) => match level.parse::<i32>() {
-            Ok(level) if (-100..=22).contains(&level) && level != 0 => {
-                Some(Compression::Zstd(level))
-            }
-            _ => return Err("zstd has the levels -100 to -1 and 1 to 22".to_owned()),
-        },
-        _ => return Err("write auto, off, zstd, zstd:LEVEL or lz4".to_owned()),
-    })
+    if text == "none" {
+        Ok(None)
+    } else {
+        Compression::parse(text)
+    }
+}
+
+/// Parses a level of zstd; 0 means off.
+///
+/// # Errors
+///
+/// Returns a description of the valid levels.
+pub fn zstd_level(text: &str) -> Result<Option<Compression>, String> {
+    if text == "0" {
+        Ok(None)
+    } else {
+        Compression::parse(&format!("zstd:{text}"))
+    }
 }
 
 /// Parses the element size of numeric arrays, in bytes.

@@ -58,7 +58,7 @@ fn differences_set_the_exit_code() {
     let (from, to) = (place.path().join("data"), place.path().join("copy"));
     sample(&from);
     let mut spec = TransferSpec::copy(vec![local(&from)], local(&to));
-    spec.selection.recursive = true;
+    spec.options.selection.recursive = true;
     let text = serde_json::to_string(&spec).unwrap();
     assert_eq!(run(serde_json::from_str(&text).unwrap()), Exit::Done);
     let compare = || {

@@ -36,7 +36,7 @@ impl OpenRoot for OnlyRoot {
 
 fn receiver(root: &Arc<dyn Directory>) -> Arc<ReceiveSide> {
     let asked = Backup {
-        suffix: b"~".to_vec().into(),
+        suffix: Some(b"~"[..].into()),
         directory: None,
     };
     let (root, arrival) = (OnlyRoot(root.clone()), Arrival::of_tests());

@@ -55,7 +55,7 @@ impl Case {
 
     fn backups(self, root: &Arc<dyn Directory>) -> (Backups, Deletion) {
         let asked = Backup {
-            suffix: b"~".to_vec().into(),
+            suffix: Some(b"~"[..].into()),
             directory: self.apart.then(|| b"old".to_vec().into()),
         };
         let backups = if !self.apart {

@@ -16,7 +16,7 @@ use crate::support::ends::{Ends, destination, settings, sources};
 use faulty::{Fault, Faults, Faulty, MOVED_AWAY};
 use longhaul_engine::send::source::What;
 use longhaul_proto::deletion::Deletion;
-use longhaul_proto::filter::Selection;
+use longhaul_proto::filter::Filter;
 use longhaul_storage::posix::PosixDirectory;
 use model::{Kept, Tree};
 
@@ -60,15 +60,15 @@ impl Case {
         }
     }
 
-    fn bytes(&self) -> Vec<minicbor::bytes::ByteVec> {
+    fn bytes(&self) -> Vec<longhaul_proto::byte_string::ByteString> {
         let rules = self.rules.iter();
         rules.map(|rule| rule.as_bytes().to_vec().into()).collect()
     }
 
-    fn selection(&self) -> Selection {
-        Selection {
+    fn selection(&self) -> Filter {
+        Filter {
             rules: self.bytes(),
-            ..Selection::default()
+            ..Filter::default()
         }
     }
 
@@ -238,7 +238,7 @@ fn a_directory_moved_away_meanwhile_keeps_its_contents() {
     settings.deletion = Some(Arc::new(Deletion::default()));
     let root = PosixDirectory::open_root(&from).unwrap();
     let from_root = sources(root, What::Contents);
-    let ends = Ends::start_selecting(settings, (from_root, &Selection::default()), destination);
+    let ends = Ends::start_selecting(settings, (from_root, &Filter::default()), destination);
     assert!(ends.join(0, false));
     let ended = ends.finish("moved away");
     assert_eq!(ended.sent.deleted, [b"a/more".to_vec()]);

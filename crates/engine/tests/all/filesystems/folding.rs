@@ -174,7 +174,7 @@ fn a_backup_takes_no_name_under_another_spelling() {
     let source = ForgettingStorage::new().root();
     tree::build(&source, &content);
     let asked = Backup {
-        suffix: b".OLD".to_vec().into(),
+        suffix: Some(b".OLD"[..].into()),
         directory: None,
     };
     let destination = destination(storage.root()).keeping_backups(Backups::beside(&asked));

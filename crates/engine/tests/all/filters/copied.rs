@@ -8,8 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use longhaul_engine::send::source::What;
 use longhaul_engine::session::Progress;
-use longhaul_proto::filter::{LeftOut, Selection};
-use longhaul_proto::manifest::Timestamp;
+use longhaul_proto::filter::{Filter, LeftOut};
 use longhaul_storage::posix::PosixDirectory;
 
 use crate::support::ends::{Ends, destination, settings, sources};
@@ -23,7 +22,7 @@ pub struct Copied {
     pub received: Progress,
 }
 
-pub fn copy(root: &Path, selection: &Selection, contents: bool) -> Copied {
+pub fn copy(root: &Path, selection: &Filter, contents: bool) -> Copied {
     let place = tempfile::tempdir().unwrap();
     let to = destination(PosixDirectory::open_root(place.path()).unwrap());
     let mut settings = settings();
@@ -87,11 +86,11 @@ fn names(copied: &Copied) -> Vec<&str> {
         .collect()
 }
 
-fn rules(rules: &[&str]) -> Selection {
+fn rules(rules: &[&str]) -> Filter {
     let rules = rules.iter().map(|rule| rule.as_bytes().to_vec().into());
-    Selection {
+    Filter {
         rules: rules.collect(),
-        ..Selection::default()
+        ..Filter::default()
     }
 }
 
@@ -124,13 +123,10 @@ fn excluded_entries_are_counted_at_both_ends_and_are_no_failure() {
         .write(true)
         .open(place.path().join("old"));
     file.unwrap().set_modified(old).unwrap();
-    let selection = Selection {
+    let selection = Filter {
         minimum_size: Some(2),
         maximum_size: Some(50),
-        newer_than: Some(Timestamp {
-            seconds: 2_000_000,
-            nanoseconds: 0,
-        }),
+        newer_than: Some(2_000_000),
         maximum_depth: Some(1),
         ..rules(&["- *.o"])
     };
@@ -158,9 +154,9 @@ fn depth_is_counted_from_the_source() {
         (1, &["t/", "t/a", "t/d/"]),
         (2, &["t/", "t/a", "t/d/", "t/d/b", "t/d/e/"]),
     ] {
-        let selection = Selection {
+        let selection = Filter {
             maximum_depth: Some(depth),
-            ..Selection::default()
+            ..Filter::default()
         };
         let copied = copy(&place.path().join("t"), &selection, false);
         assert_eq!(names(&copied), expected, "{depth}");
@@ -179,7 +175,7 @@ fn listed_files_are_copied_with_the_directories_that_they_lie_in() {
         ("d/h/x.o", 1),
     ]);
     let files = ["d/h", "b", "d/e/g", "none/x"].map(|file| file.as_bytes().to_vec().into());
-    let selection = Selection {
+    let selection = Filter {
         files: Some(files.into()),
         files_recursive: true,
         ..rules(&["- *.o"])
@@ -197,7 +193,7 @@ fn listed_files_are_copied_with_the_directories_that_they_lie_in() {
 /// within the root.
 #[test]
 fn other_file_systems_are_made_and_not_entered() {
-    let selection = Selection {
+    let selection = Filter {
         one_file_system: true,
         ..rules(&["+ /proc/", "- *"])
     };

@@ -13,7 +13,7 @@ mod tree;
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use longhaul_proto::filter::{Action, Gathered, InForce, Rules, Selection, merged_path};
+use longhaul_proto::filter::{Action, Filter, Gathered, InForce, Rules, merged_path};
 use longhaul_proto::manifest::TreePath;
 
 use crate::support::{Random, times};
@@ -124,9 +124,9 @@ fn by_copy(tree: &Tree, given: &[Given], contents: bool) -> Result<BTreeSet<Vec<
         given.gather(&mut gathered, &mut read)?;
     }
     let rules = gathered.rules().into_iter().map(Into::into).collect();
-    let selection = Selection {
+    let selection = Filter {
         rules,
-        ..Selection::default()
+        ..Filter::default()
     };
     selection.parse().map_err(|error| error.to_string())?;
     let copied = copied::copy(&tree.root(), &selection, contents);

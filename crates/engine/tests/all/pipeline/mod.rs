@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_engine::codec::choice::{CANDIDATES, Choose, CodecLook, Coded, Deal};
-use longhaul_engine::flows::{Count, Stack};
+use longhaul_engine::flows::Count;
 use longhaul_engine::send::SendSide;
 use longhaul_engine::send::kinds::Elements;
 use longhaul_engine::send::source::What;
@@ -22,6 +22,7 @@ use longhaul_proto::block::Codec;
 use longhaul_proto::coding::Kind;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::message::{Farewell, Flows};
+use longhaul_proto::options::Stack;
 use longhaul_storage::forgetting::ForgettingStorage;
 use longhaul_storage::posix::PosixDirectory;
 use longhaul_storage::{Creation, DataMode, Directory};

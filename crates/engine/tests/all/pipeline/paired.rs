@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use longhaul_engine::flows::Stack;
 use longhaul_engine::session::TransferSettings;
 use longhaul_proto::block::Codec;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::message::Flows;
+use longhaul_proto::options::Stack;
 
 use super::{assert_same, busy_tree, start};
 use crate::support::ends::{key, settings};

@@ -7,13 +7,12 @@ use longhaul_proto::block::{
 use longhaul_proto::calls::{Call, CallLook};
 use longhaul_proto::coding::{CodecUse, Kind};
 use longhaul_proto::control::Numbered;
-use longhaul_proto::digest::{Checksum, Integrity};
+use longhaul_proto::digest::Checksum;
 use longhaul_proto::filter::LeftOut;
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{
-    self, Capability, ControlRequest, Credential, Hello, Join, Joined, Landing, Operation,
-    PROTOCOL_VERSION, Purpose, Refusal, Refused, Request, RequestPath, Role, Secret, SessionId,
-    Target, Task, Vouch, Vouched,
+    self, Capability, ControlRequest, Credential, Hello, Join, Joined, PROTOCOL_VERSION, Purpose,
+    Refusal, Refused, Request, RequestPath, Role, Secret, SessionId, Target, Task, Vouch, Vouched,
 };
 use longhaul_proto::listing::{Details, ListRequest, Listed, ListedEntry, ListedKind};
 use longhaul_proto::manifest::{
@@ -24,6 +23,7 @@ use longhaul_proto::message::{
     StreamObservation, Totals, Tuning,
 };
 use longhaul_proto::notice::{Notice, NoticeKind};
+use longhaul_proto::options::{Selection, Stack, TransferOptions};
 
 const BLAKE3: Checksum = Checksum::Blake3([3; 32]);
 
@@ -251,50 +251,32 @@ pub fn blocks() -> Vec<BlockHeader> {
 }
 
 fn request() -> Request {
+    let options = TransferOptions {
+        selection: Selection {
+            recursive: true,
+            copy_links: true,
+            keep_set_ids: true,
+        },
+        ..TransferOptions::default()
+    };
     Request {
         credential: Some(Credential {
             principal: "alice".into(),
             token: Some("lht_x".into()),
         }),
-        role: Role::Sender,
-        operation: Operation::Copy,
-        paths: vec![RequestPath::Path(b"/data/".to_vec())],
-        landing: Landing::Within,
         source: [5; 32],
         anywhere: Some([3; 32].into()),
-        selection: None,
-        automatic: false,
-        element_bytes: 0,
-        criteria: Default::default(),
-        deletion: None,
-        moves_away: false,
-        tells_omitted: false,
-        backup: None,
-        on_commit: None,
-        filter: None,
-        filtered: false,
-        integrity: Integrity::Digest,
-        codec: Codec::Plain,
-        block_bytes: 1 << 20,
-        clear: false,
-        checkpoint_bytes: 256 << 20,
-        checkpoint_milliseconds: 1000,
-        destination_empty: false,
-        recursive: true,
-        digests: false,
-        direct: false,
-        verify_written: false,
         names: Some(vec![b"data".to_vec().into()]),
-        copy_links: true,
-        kept_digests_only: false,
         large_files: 64,
         limit: Some(1_000_000),
-        paired: true,
+        stack: Stack::Paired,
         wants_host: true,
-        block_key: None,
-        keep_set_ids: true,
-        keeping: None,
         waited_milliseconds: 2500,
+        ..Request::new(
+            Role::Sender,
+            vec![RequestPath::Path(b"/data/".to_vec())],
+            options,
+        )
     }
 }
 
@@ -331,19 +313,9 @@ fn hellos() -> Vec<Hello> {
             key: [5; 32],
             allowed: Some(Allowed {
                 role: Role::Sender,
-                operation: Operation::Copy,
+                options: Box::new(TransferOptions::default()),
                 paths: vec![RequestPath::Path(b"/data".to_vec())],
                 sources: vec![RequestPath::Path(b"run*".to_vec())],
-                recursive: true,
-                copy_links: false,
-                keep_set_ids: false,
-                keeping: None,
-                deletes: false,
-                moves_away: false,
-                backup: None,
-                on_commit: None,
-                filter: None,
-                filtered: false,
             }),
         })),
         control_request(Task::Drive),

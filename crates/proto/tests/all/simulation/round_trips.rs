@@ -3,13 +3,12 @@
 
 use std::time::Duration;
 
-use longhaul_proto::block::Codec;
-use longhaul_proto::digest::Integrity;
 use longhaul_proto::frame::{self, FrameKind};
 use longhaul_proto::handshake::{
-    Answer, Capability, Hello, Landing, Operation, PROTOCOL_VERSION, Purpose, Request, RequestPath,
-    Role, Secret, SessionId, Welcome,
+    Answer, Capability, Hello, PROTOCOL_VERSION, Purpose, Request, RequestPath, Role, Secret,
+    SessionId, Welcome,
 };
+use longhaul_proto::options::TransferOptions;
 use longhaul_units::Moment;
 
 use super::network::{End, Link};
@@ -52,53 +51,17 @@ fn round_trips(from: Moment, to: Moment, latency: Duration) -> f64 {
     (to - from).as_secs_f64() / (2 * latency).as_secs_f64()
 }
 
-// tidy: long because a request has many fields.
 /// Runs the exchange that opens a session. It gives a sender all that it needs to begin.
 fn open(dialer: End, empty: bool) -> Welcome {
+    let role = match dialer {
+        End::Sender => Role::Sender,
+        End::Receiver => Role::Receiver,
+    };
+    let paths = vec![RequestPath::Path(b"/d".to_vec())];
     let request = Request {
-        credential: None,
-        role: match dialer {
-            End::Sender => Role::Sender,
-            End::Receiver => Role::Receiver,
-        },
-        operation: Operation::Copy,
-        paths: vec![RequestPath::Path(b"/d".to_vec())],
-        landing: Landing::Within,
-        source: [0; 32],
-        integrity: Integrity::Digest,
-        codec: Codec::Plain,
-        block_bytes: 1 << 20,
-        clear: false,
-        checkpoint_bytes: 1 << 28,
-        checkpoint_milliseconds: 1000,
         destination_empty: empty,
-        recursive: true,
-        digests: false,
-        direct: false,
-        verify_written: false,
         anywhere: Some([3; 32].into()),
-        selection: None,
-        automatic: false,
-        element_bytes: 0,
-        criteria: Default::default(),
-        deletion: None,
-        moves_away: false,
-        tells_omitted: false,
-        backup: None,
-        on_commit: None,
-        filter: None,
-        filtered: false,
-        names: None,
-        copy_links: false,
-        kept_digests_only: false,
-        large_files: 64,
-        limit: None,
-        paired: false,
-        wants_host: false,
-        block_key: None,
-        keep_set_ids: false,
-        keeping: None,
-        waited_milliseconds: 0,
+        ..Request::new(role, paths, TransferOptions::default())
     };
     assert!(request.is_valid());
     let hello = Hello {
