@@ -170,11 +170,6 @@ impl Decoder {
     }
 }
 
-/// True if a codec needs the compression layer.
-pub(crate) fn compresses(codec: Codec) -> bool {
-    matches!(codec, Codec::Zstd { .. } | Codec::Lz4)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -59,7 +59,6 @@ use longhaul_proto::session::StreamId;
 
 use crate::codec::choice::Choose;
 use crate::codec::coder::Coder;
-use crate::codec::compresses;
 use crate::codec::uses::CodecUses;
 use crate::flows::{Flow, FlowGroup, LayerUse, busy};
 use crate::pool::Buffer;
@@ -253,7 +252,7 @@ impl Stages for SendSide {
         if layered {
             need(transfer, readers.set_count(settings.flows.readers));
         }
-        if layered && compresses(settings.codec) {
+        if layered && settings.codec.compresses() {
             need(transfer, compressors.set(settings.flows.compressors));
         }
         let digesters = group(both, "digest", |side, transfer, flow| {

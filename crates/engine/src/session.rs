@@ -208,7 +208,7 @@ pub struct TransferSettings {
 /// Returns the pool of buffers for blocks before a codec and the pool for the output of a codec.
 fn pools(settings: &TransferSettings) -> (BufferPool, BufferPool) {
     let bytes = crate::codec::bound(settings.codec, settings.block_bytes);
-    if !crate::codec::compresses(settings.codec) {
+    if !settings.codec.compresses() {
         // If blocks are not compressed now, codecs take their half when the first block has a
         // codec.
         return BufferPool::pair(settings.budget, bytes);

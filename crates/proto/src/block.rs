@@ -301,8 +301,7 @@ impl BlockHeader {
         let payload = match self.codec {
             Codec::Omitted => wire == 0 && self.decoded == 0,
             Codec::Plain => wire as u64 == data && self.decoded == data,
-            Codec::Zstd { level } => (-100..=22).contains(&level) && self.decoded == data,
-            Codec::Lz4 => self.decoded == data,
+            codec => codec.is_valid() && self.decoded == data,
         };
         // The bound also applies to omitted payloads, because a comparison reads as much.
         let bounded = data <= LARGEST_BLOCK_BYTES as u64;

@@ -34,7 +34,15 @@ pub enum Codec {
 impl Codec {
     /// True if the codec compresses payloads.
     pub fn compresses(self) -> bool {
-        matches!(self, Codec::Zstd { .. } | Codec::Lz4)
+        !matches!(self, Codec::Plain | Codec::Omitted)
+    }
+
+    /// True if the level is within its range.
+    pub fn is_valid(self) -> bool {
+        match self {
+            Codec::Zstd { level } => level == 0 || Compression::Zstd(level).check().is_ok(),
+            Codec::Plain | Codec::Lz4 | Codec::Omitted => true,
+        }
     }
 }
 

@@ -374,3 +374,107 @@ impl TransferOptions {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> TransferOptions {
+        TransferOptions {
+            filter: Filter {
+                rules: vec![b"- *.o"[..].into()],
+                newer_than: Some(-1),
+                one_file_system: true,
+                ..Filter::default()
+            },
+            keep: Keeping {
+                extended: true,
+                leaves_modes: true,
+                fake_source: true,
+                ..Keeping::default()
+            },
+            deletion: Some(Deletion::default()),
+            backup: Some(Backup::default()),
+            on_commit: Some(command(b"catalogue \xff")),
+            filter_command: Some(command(b"gzip")),
+            filter_at: FilterAt::Source,
+            selection: Selection {
+                recursive: true,
+                ..Selection::default()
+            },
+            ..TransferOptions::default()
+        }
+    }
+
+    fn command(text: &[u8]) -> FileCommand {
+        FileCommand {
+            command: text.into(),
+            jobs: 1,
+            milliseconds: 1,
+        }
+    }
+
+    #[test]
+    fn options_have_a_wire_form_and_a_json_form() {
+        let options = options();
+        let json = serde_json::to_value(&options).unwrap();
+        assert_eq!(json["filter"]["rules"][0], "- *.o");
+        assert_eq!(json["filter"].get("list_parts"), None);
+        assert_eq!(json["keep"]["extended_attributes"], true);
+        assert_eq!(json["keep"]["leave_modes"], true);
+        assert_eq!(json["deletion"], serde_json::json!({ "excluded": false }));
+        assert_eq!(json["on_commit"]["command"]["bytes"][10], 255);
+        assert_eq!(json["filter_at"], "source");
+        assert_eq!(json.get("compression"), None);
+        let read: TransferOptions = serde_json::from_value(json).unwrap();
+        assert_eq!(read, options);
+        let wire = minicbor::to_vec(&options).unwrap();
+        let read: TransferOptions = minicbor::decode(&wire).unwrap();
+        assert_eq!(read, options);
+        assert_eq!(
+            serde_json::from_str::<TransferOptions>("{}").unwrap(),
+            TransferOptions::default()
+        );
+    }
+
+    #[test]
+    fn each_end_gets_the_options_that_concern_it() {
+        let destination = options().of_destination();
+        assert!(destination.is_valid() && destination.is_filtered());
+        assert!(destination.filter.is_everything());
+        assert!(destination.filter_command.unwrap().command.is_empty());
+        // The rule of the filter, and the rule that protects backups.
+        assert_eq!(destination.deletion.unwrap().rules.len(), 2);
+        let source = options().of_source();
+        assert!(source.is_valid());
+        assert_eq!((&source.backup, &source.on_commit), (&None, &None));
+        assert_eq!(source.filter_command, options().filter_command);
+    }
+
+    #[test]
+    fn an_introduced_host_may_not_request_more() {
+        let allowed = options().of_destination();
+        assert!(allowed.clone().without_rules().permits(&allowed));
+        let changes: [fn(&mut TransferOptions); 10] = [
+            |options| options.operation = Operation::DryRun,
+            |options| options.selection.copy_links = true,
+            |options| options.selection.keep_set_ids = true,
+            |options| options.keep.devices = true,
+            |options| options.keep.fake_source = false,
+            |options| options.move_away = true,
+            |options| options.backup = None,
+            |options| options.on_commit = None,
+            |options| options.filter_command = None,
+            |options| options.filter_at = FilterAt::Destination,
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut asked = allowed.clone();
+            change(&mut asked);
+            assert!(!allowed.permits(&asked), "{number}");
+        }
+        let mut less = allowed.clone();
+        less.deletion = None;
+        less.keep.extended = false;
+        assert!(allowed.permits(&less) && !less.permits(&allowed));
+    }
+}

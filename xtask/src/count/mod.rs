@@ -4,18 +4,15 @@
 //! - product files that each of a few options touches ([`options`])
 //! - inherent methods of the types that have most of them ([`tidy::types`])
 //!
-//! Product code is `crates/*/src`, except the crates for tests and benchmarks of [`NOT_PRODUCT`].
+//! Product code is `crates/*/src`, except the crates for tests and benchmarks of [`Tree::product`].
 
 mod options;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use crate::tidy::{self, RustSource, TrackedFile, Tree};
+use crate::tidy::{self, Tree, option_files, product_crate};
 use crate::workspace;
-
-/// Crates that are no part of the product.
-const NOT_PRODUCT: [&str; 1] = ["testing"];
 
 /// Types that the list of methods has.
 const TYPES_SHOWN: usize = 15;
@@ -34,7 +31,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
         match argument.as_str() {
             "--files" => names_shown = true,
             "--commits" => range = Some(rest.next().ok_or("--commits needs a range, as A..B")?),
-            option => given.push(options::parse(option)?),
+            option => given.push(option_files::parse(option)?),
         }
     }
     let tree = Tree::of_repository()?;
@@ -48,25 +45,10 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the crate and the text of each file of product code.
-fn product(tree: &Tree) -> impl Iterator<Item = (&str, &TrackedFile, &RustSource)> {
-    tree.rust().filter_map(|(file, rust)| {
-        let krate = product_crate(&file.path)?;
-        Some((krate, file, rust))
-    })
-}
-
-/// Returns the crate that a path below `crates/*/src` is part of.
-fn product_crate(path: &str) -> Option<&str> {
-    let (krate, inside) = path.strip_prefix("crates/")?.split_once('/')?;
-    let is_product = inside.starts_with("src/") && !NOT_PRODUCT.contains(&krate);
-    is_product.then_some(krate)
-}
-
 /// Returns the number of lines of code in each crate and in total.
 fn lines(tree: &Tree) -> String {
     let mut crates: BTreeMap<&str, usize> = BTreeMap::new();
-    for (krate, file, rust) in product(tree) {
+    for (krate, file, rust) in tree.product() {
         *crates.entry(krate).or_default() += rust.product_lines_of_code(&file.text);
     }
     let mut text = "lines of product code, without blank lines, comments and tests\n".to_owned();

@@ -18,6 +18,7 @@
 //! - [`test_binaries`]: few test binaries
 //! - [`fuzzing`]: every fuzz target is built and has a corpus
 //! - [`endpoints`]: the kind of an endpoint is decided in its module
+//! - [`option_files`]: an option touches few product files
 //! - [`promises`]: a test names every promise of SEMANTICS.md
 //! - [`wording`]: no crate gets more unclear comments and test names
 //! - [`mod@wire`]: the tables of FORMAT.md agree with the derives of the messages
@@ -35,6 +36,7 @@ mod lengths;
 mod licences;
 mod methods;
 mod names;
+pub mod option_files;
 mod promises;
 mod prose;
 mod purity;
@@ -55,7 +57,7 @@ pub use methods::types;
 pub use rust_source::RustSource;
 #[cfg(test)]
 pub use tree::sample;
-pub use tree::{TrackedFile, Tree};
+pub use tree::{Tree, product_crate};
 
 /// One violation, printed as `path:line: rule: message`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,6 +111,7 @@ const RULES: [fn(&Tree) -> Vec<Finding>; 19] = [
     sizes::check,
     test_binaries::check,
     endpoints::check,
+    option_files::check,
     promises::check,
     wire::check,
     wording::check,

@@ -5,6 +5,16 @@ use std::process::Command;
 use super::rust_source::RustSource;
 use crate::workspace;
 
+/// Crates that are no part of the product.
+const NOT_PRODUCT: [&str; 1] = ["testing"];
+
+/// Returns the crate that a path below `crates/*/src` is part of.
+pub fn product_crate(path: &str) -> Option<&str> {
+    let (krate, inside) = path.strip_prefix("crates/")?.split_once('/')?;
+    let is_product = inside.starts_with("src/") && !NOT_PRODUCT.contains(&krate);
+    is_product.then_some(krate)
+}
+
 /// A tracked file.
 pub struct TrackedFile {
     /// Relative to the repository's root, with `/`.
@@ -72,6 +82,14 @@ impl Tree {
         };
         tree.mark_test_files();
         tree
+    }
+
+    /// Returns the crate, the file and the code of each file of product code.
+    pub fn product(&self) -> impl Iterator<Item = (&str, &TrackedFile, &RustSource)> {
+        self.rust().filter_map(|(file, rust)| {
+            let krate = product_crate(&file.path)?;
+            Some((krate, file, rust))
+        })
     }
 
     /// The Rust files.

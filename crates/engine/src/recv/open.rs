@@ -12,7 +12,6 @@ use longhaul_storage::file_data::PART_BYTES;
 
 use super::Receiving;
 use super::verify::ArrivingHasher;
-use crate::codec::compresses;
 use crate::session::Counters;
 use crate::session::observe::thread_cpu_time;
 use crate::session::streams::reading::{CHANGED_IN_CLEAR, Stop, read_exact};
@@ -50,7 +49,7 @@ impl Receiving<'_> {
             return Err(FrameError::Unexpected("a checksum in clear").into());
         }
         // From now on, half of the memory is for the output of codecs.
-        let need = compresses(block.codec).then(|| self.transfer.coded.need());
+        let need = block.codec.compresses().then(|| self.transfer.coded.need());
         let Some(mut buffer) = self.transfer.stream(id).buffer_for() else {
             return Err(Stop::Lost(None));
         };

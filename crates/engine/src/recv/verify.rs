@@ -22,7 +22,7 @@ use longhaul_system::queue::lock;
 use twox_hash::XxHash3_64;
 
 use super::Receiving;
-use crate::codec::{Decoder, compresses};
+use crate::codec::Decoder;
 use crate::flows::Flow;
 use crate::pool::Buffer;
 use crate::session::observe::thread_cpu_time;
@@ -281,7 +281,7 @@ impl Receiving<'_> {
             return Err(AgainReason::Corrupt);
         }
         let omitted = codec == Codec::Omitted;
-        let buffer = if compresses(codec) {
+        let buffer = if codec.compresses() {
             match self.decode(decoder, (codec, shuffle), decoded as usize, &buffer) {
                 Ok(Some(plain)) => plain,
                 Ok(None) => return Ok(None),

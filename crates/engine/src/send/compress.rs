@@ -86,9 +86,9 @@ impl Sending<'_> {
             return None;
         }
         match codec {
-            Codec::Zstd { .. } | Codec::Lz4 => Some(Wish::Named(codec)),
             Codec::Plain => self.deal_read(read).map(Wish::Chosen),
             Codec::Omitted => None,
+            codec => Some(Wish::Named(codec)),
         }
     }
 

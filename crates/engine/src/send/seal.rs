@@ -10,7 +10,6 @@ use twox_hash::XxHash3_64;
 
 use super::compress::CodedBlock;
 use super::payload::Payload;
-use crate::codec::compresses;
 use crate::session::stages::WireBlock;
 
 /// A block in its wire format.
@@ -68,7 +67,7 @@ pub fn seal(
     } = block;
     // An uncompressed block has its own checksum, which is sent within TLS.
     let transit = match &payload {
-        Payload::Buffer(buffer) if clear.is_some() && compresses(codec) => {
+        Payload::Buffer(buffer) if clear.is_some() && codec.compresses() => {
             Some(XxHash3_64::oneshot(buffer.filled()))
         }
         _ => None,

@@ -24,12 +24,13 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use longhaul_net::{Stream, StreamHandle};
+use longhaul_proto::options::Stack;
 use longhaul_proto::session::StreamId;
 use longhaul_system::limits::thread_refusal;
 use longhaul_units::Moment;
 
 use super::{Counters, Shared, Transfer, TransferSettings};
-use crate::flows::Stack;
+
 use black_hole::Passage;
 use dial::Dialing;
 use reading::Damage;

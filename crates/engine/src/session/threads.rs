@@ -6,7 +6,6 @@ use longhaul_proto::options::Stack;
 use longhaul_system::limits;
 
 use super::{FlowCounts, Transfer, TransferSettings};
-use crate::codec::compresses;
 use crate::flows::Count;
 
 /// Number of threads of a sending end in addition to its flows: the walker and the timer.
@@ -77,7 +76,7 @@ impl FlowCounts {
             // More readers start if there is work for them and threads are available.
             Count::UpTo(_) => 1,
         };
-        let compressors = if compresses(settings.codec) {
+        let compressors = if settings.codec.compresses() {
             self.compressors
         } else {
             0

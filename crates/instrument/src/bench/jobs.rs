@@ -60,15 +60,15 @@ const CODEC_BYTES: u64 = 64 << 20;
 const TLS_BYTES: u64 = 256 << 20;
 
 /// Codecs of a copy, from the fastest to the one with the smallest output.
-const CODECS: [(&str, Codec); 8] = [
-    ("lz4", Codec::Lz4),
-    ("zstd:-5", Codec::Zstd { level: -5 }),
-    ("zstd:1", Codec::Zstd { level: 1 }),
-    ("zstd:3", Codec::Zstd { level: 3 }),
-    ("zstd:6", Codec::Zstd { level: 6 }),
-    ("zstd:9", Codec::Zstd { level: 9 }),
-    ("zstd:13", Codec::Zstd { level: 13 }),
-    ("zstd:19", Codec::Zstd { level: 19 }),
+const CODECS: [Codec; 8] = [
+    Codec::Lz4,
+    Codec::Zstd { level: -5 },
+    Codec::Zstd { level: 1 },
+    Codec::Zstd { level: 3 },
+    Codec::Zstd { level: 6 },
+    Codec::Zstd { level: 9 },
+    Codec::Zstd { level: 13 },
+    Codec::Zstd { level: 19 },
 ];
 
 fn sample_json(sample: &Sample) -> Value {
@@ -240,7 +240,7 @@ pub fn codec(files: &[PathBuf], settings: &BenchSettings) -> Result<Section, Ben
     let blocks = Rc::new(blocks);
     let mut jobs = Vec::new();
     for flows in flows_of(settings) {
-        for (name, codec) in CODECS {
+        for codec in CODECS {
             // Shuffled as with `--compress CODEC`, and plain as with `--element-size 1`.
             let ways: &[bool] = if blocks.shuffles() {
                 &[true, false]
@@ -249,7 +249,7 @@ pub fn codec(files: &[PathBuf], settings: &BenchSettings) -> Result<Section, Ben
             };
             jobs.extend(
                 ways.iter()
-                    .map(|&shuffled| codec_job(&blocks, (name, codec, shuffled), flows)),
+                    .map(|&shuffled| codec_job(&blocks, (codec, shuffled), flows)),
             );
         }
     }
@@ -261,11 +261,7 @@ pub fn codec(files: &[PathBuf], settings: &BenchSettings) -> Result<Section, Ben
 }
 
 /// Creates the job of one codec. If `shuffled` is true, arrays are shuffled first.
-fn codec_job(
-    blocks: &Rc<Blocks>,
-    (name, codec, shuffled): (&'static str, Codec, bool),
-    flows: u32,
-) -> Job {
+fn codec_job(blocks: &Rc<Blocks>, (codec, shuffled): (Codec, bool), flows: u32) -> Job {
     let (blocks, bytes) = (Rc::clone(blocks), blocks.bytes);
     let run = move |limit: &Limit| {
         let sample = blocks.measure((codec, shuffled), flows as usize, limit)?;
@@ -279,9 +275,9 @@ fn codec_job(
         }))
     };
     let name = if shuffled {
-        format!("{name} shuffled")
+        format!("{codec} shuffled")
     } else {
-        name.to_owned()
+        codec.to_string()
     };
     let effort = name.clone();
     Job {

@@ -6,7 +6,6 @@ use longhaul_model::control::start::{
     BlockSize, LARGEST_BLOCK_BYTES, initial_streams, most_streams,
 };
 use longhaul_model::response::Congestion;
-use longhaul_proto::block::Codec;
 use longhaul_proto::message::MAXIMUM_CONGESTION_BYTES;
 use longhaul_proto::options::Stack;
 use longhaul_units::ByteCount;
@@ -71,9 +70,10 @@ impl Task {
     /// Returns the rule for the block size, given the memory of an end in bytes.
     pub(super) fn blocks(&self, memory: ByteCount) -> BlockSize {
         // Encoded blocks have a separate pool with half of the memory.
-        let pools = match self.settings.codec {
-            Codec::Zstd { .. } | Codec::Lz4 => 2,
-            Codec::Plain | Codec::Omitted => 1,
+        let pools = if self.settings.codec.compresses() {
+            2
+        } else {
+            1
         };
         let limit = self.spec.limits.rate;
         let free = BlockSize::Free {
