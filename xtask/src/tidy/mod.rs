@@ -54,7 +54,6 @@ pub use wire::write as write_wire_table;
 use std::fmt;
 
 pub use methods::types;
-pub use rust_source::RustSource;
 #[cfg(test)]
 pub use tree::sample;
 pub use tree::{Tree, product_crate};
@@ -94,7 +93,7 @@ impl fmt::Display for Finding {
 }
 
 /// All rules that need only the tracked files.
-const RULES: [fn(&Tree) -> Vec<Finding>; 19] = [
+const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     directions::check,
     circles::check,
     methods::check,

@@ -431,7 +431,7 @@ fn data_go_through_this_host_to_a_daemon_only_with_the_option() {
 
 /// Copies with all channels cut once, midway.
 fn copy_cut(lan: &Lan, copy: &mut Command) {
-    copy.args(["-r", "--json", "--through-local", "--bwlimit", "3MB/s"]);
+    copy.args(["-r", "--json", "--through-local", "--bwlimit", "1MB/s"]);
     let running = Running::start(copy.args(["--streams", "4"]));
     // The first channel may carry data before the others begin.
     let channels = RefCell::new(Vec::new());
@@ -458,7 +458,7 @@ fn lost_channels_through_this_host_are_replaced() {
     }
     let lan = Lan::new();
     let data = lan.left.home().join("data");
-    tree::mixed_tree(&data, 60, 24 << 20);
+    tree::mixed_tree(&data, 60, 16 << 20);
     copy_cut(&lan, lan.copy().args(["left:data", "right:there"]));
     tree::assert_same(&data, &lan.right.home().join("there/data"));
     let root = tempfile::tempdir().unwrap();

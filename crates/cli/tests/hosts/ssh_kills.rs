@@ -121,10 +121,12 @@ fn goes_on_after(kill: impl Fn(&Sshd, &Running), ssh_alone: bool, code: Option<i
     let copy = || {
         let mut command = sshd.command("cp");
         command.args(["-r", "--json", "--checkpoint", "1MiB", "--timeout", "20s"]);
-        command.arg(&data).arg("dtn:");
         command
     };
-    let running = Running::start(&mut copy());
+    // The copy must not end before the kill, also on a busy host.
+    let mut slow = copy();
+    slow.args(["--bwlimit", "10MB/s"]).arg(&data).arg("dtn:");
+    let running = Running::start(&mut slow);
     let under_way = |event: &Value| event["event"] == "committed" || event["event"] == "durable";
     assert!(running.event(under_way).is_some());
     kill(&sshd, &running);
@@ -132,7 +134,7 @@ fn goes_on_after(kill: impl Fn(&Sshd, &Running), ssh_alone: bool, code: Option<i
     assert_eq!(killed.code, code, "{}", killed.errors);
     let there = sshd.home().join("data");
     tree::assert_nothing_half_written(&data, &there);
-    run(&mut copy()).expect(0);
+    run(copy().arg(&data).arg("dtn:")).expect(0);
     tree::assert_same(&data, &there);
     assert_no_leftovers(&sshd.home());
 }
