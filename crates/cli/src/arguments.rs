@@ -377,11 +377,7 @@ const DATA_SECURITY: [Choice<DataSecurity>; 2] = [
 
 /// Integrity checks of files.
 const INTEGRITY: [Choice<Integrity>; 2] = [
-    (
-        "digest",
-        "BLAKE3 of each block and of each file",
-        Integrity::Digest,
-    ),
+    ("digest", "BLAKE3 of blocks and files", Integrity::Digest),
     (
         "checksum",
         "XXH3 of each block, without digests of files",
