@@ -1,12 +1,12 @@
 //! A mixed-integer linear program and its exact solution.
 //!
-//! - [`standard`]: the program as a matrix
-//! - [`factor`]: the factors of a basis
-//! - [`simplex`]: the state of a linear program
-//! - [`dual`]: the dual simplex method
-//! - [`propagate`]: tighter bounds by the rows
-//! - [`branch`]: the choice of a variable to divide
-//! - [`tree`]: branch and bound
+//! - `standard`: the program as a matrix
+//! - `factor`: the factors of a basis
+//! - `simplex`: the state of a linear program
+//! - `dual`: the dual simplex method
+//! - `propagate`: tighter bounds by the rows
+//! - `branch`: the choice of a variable to divide
+//! - `tree`: branch and bound
 
 mod branch;
 mod dual;

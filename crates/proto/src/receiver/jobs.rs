@@ -36,7 +36,7 @@ pub enum StorageJob {
         entry: Entry,
         /// Its generation.
         generation: u32,
-        /// Digest of the file; `None` without [`Integrity::Digest`].
+        /// Digest of the file; `None` without `Integrity::Digest`.
         digest: Option<Checksum>,
     },
     /// Removes the written data of a file. Writes and checkpoints of it that are still under way
