@@ -18,6 +18,10 @@ const MIB: usize = 1 << 20;
 /// Memory for blocks at each end.
 const BUDGET: ByteCount = ByteCount(4 << 20);
 
+/// Number of pages of a range that may stay in the cache. The kernel does not drop a page that another
+/// core uses at the moment.
+const IN_USE: usize = 4;
+
 /// Number of pages that direct reads may leave in the cache. btrfs reads through the cache into
 /// memory that was never touched before, so once into each buffer.
 const UNTOUCHED: usize = (BUDGET.0 / 4096) as usize;
@@ -129,7 +133,10 @@ pub fn sparing_copy(place: &Place, expected: &Expected) {
         for copy in ["f", "target/f"] {
             for data in DATA {
                 let resident = resident_pages(&place.path.join(copy), data.clone());
-                assert_eq!(resident, 0, "{data:?} of {copy} is in the page cache");
+                assert!(
+                    resident <= IN_USE,
+                    "{resident} pages of {data:?} of {copy} are in the page cache"
+                );
             }
         }
     }
