@@ -18,8 +18,8 @@ const MIB: usize = 1 << 20;
 /// Memory for blocks at each end.
 const BUDGET: ByteCount = ByteCount(4 << 20);
 
-/// Number of pages of a range that may stay in the cache. The kernel does not drop a page that another
-/// core uses at the moment.
+/// Number of pages of a range that may stay in the cache. The kernel does not drop a page that
+/// another core uses at the moment.
 const IN_USE: usize = 4;
 
 /// Number of pages that direct reads may leave in the cache. btrfs reads through the cache into
