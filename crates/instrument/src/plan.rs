@@ -11,16 +11,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_measure::record::RunRecord;
-use longhaul_model::capacity::Window;
-use longhaul_model::history::{self, Remembered, Way};
+use longhaul_model::capacity::{Capacity, Window};
+use longhaul_model::graph::Graph;
+use longhaul_model::history::{self, PastTransfer, Remembered, Way};
 use longhaul_model::host::HostModel;
 use longhaul_model::kernel::{BufferLimits, window_between};
 use longhaul_model::limit::Limit;
 use longhaul_model::response::Congestion;
-use longhaul_model::transfer::{End, Filter, LayerCost, PathFacts, TransferGraph, transfer_graph};
+use longhaul_model::transfer::{
+    End, Filter, LayerCost, PathFacts, TransferGraph, UNKNOWN, transfer_graph,
+};
 use longhaul_net::host_limits::HostLimits;
 use longhaul_transfer::endpoint::Endpoint;
-use longhaul_transfer::planning::foresight::buffer_limits;
+use longhaul_transfer::planning::foresight::{buffer_limits, is_same_rtt};
 use longhaul_transfer::planning::history as file;
 use longhaul_transfer::planning::profiles;
 use longhaul_transfer::planning::sampling::{Sampled, sample};
@@ -94,7 +97,7 @@ const SAMPLES: usize = 32;
 pub struct RealPlan {
     /// The graph with its doubts.
     pub built: TransferGraph,
-    /// Lines about the dataset, the path and host profiles.
+    /// Lines about the dataset and host profiles.
     pub lines: Vec<String>,
 }
 
@@ -110,9 +113,10 @@ pub fn real_plan(mut input: PlanInput) -> Result<RealPlan, PlanError> {
         survey: dataset,
         parts,
     } = dataset(&input, &mut doubts)?;
-    let remembered = remembered(&input, &mut doubts);
-    let path = path(&input, &remembered, &mut doubts)?;
-    let mut lines = vec![dataset_line(&dataset), path_line(&path)];
+    let rtt = known_rtt(&input);
+    let remembered = remembered(&input, rtt, &mut doubts);
+    let path = path(&input, rtt, &remembered, &mut doubts)?;
+    let mut lines = vec![dataset_line(&dataset)];
     lines.extend(files);
     let seen = |layers: &[Limit]| -> BTreeMap<Limit, LayerCost> {
         let of_end = remembered.layers.iter();
@@ -190,18 +194,42 @@ fn other_host(input: &PlanInput) -> Option<(&Endpoint, Way)> {
         .or_else(|| source().map(|it| (it, Way::From)))
 }
 
-/// Returns the results of earlier transfers between these hosts.
-fn remembered(input: &PlanInput, doubts: &mut Vec<String>) -> Remembered {
+/// Returns the round-trip time that the user gave, that a probe measured, or that the other host
+/// answers with.
+fn known_rtt(input: &PlanInput) -> Option<Duration> {
+    let given = input.rtt;
+    let given = given.or(input.probed.as_ref().map(|record| record.path.rtt));
+    given.or_else(|| other_host(input).and_then(|(endpoint, _)| round_trip(endpoint)))
+}
+
+/// Returns the results of earlier transfers between these hosts over the same path: with about the
+/// same round-trip time.
+fn remembered(input: &PlanInput, rtt: Option<Duration>, doubts: &mut Vec<String>) -> Remembered {
     let other = other_host(input);
     let host = other.and_then(|(endpoint, way)| Some((endpoint.host_name()?, way)));
     let (Some((host, way)), None) = (host, &input.probed) else {
         return Remembered::default();
     };
-    let found = file::read().unwrap_or_default();
+    let mut found = file::read().unwrap_or_default();
     if let [first, ..] = found.damaged.as_slice() {
         doubts.push(format!(
             "the history has {}; the first is line {first}",
             counted(found.damaged.len(), "damaged line")
+        ));
+    }
+    let of_host = |it: &&PastTransfer| it.host == host && it.way == way;
+    let before = found.transfers.iter().filter(of_host).count();
+    if let Some(rtt) = rtt {
+        let rtt = rtt.as_secs_f64();
+        found
+            .transfers
+            .retain(|it| is_same_rtt(rtt, it.rtt_seconds));
+    }
+    let other = before - found.transfers.iter().filter(of_host).count();
+    if other > 0 {
+        doubts.push(format!(
+            "{} with this host over a path with another round-trip time: not used",
+            counted(other as u64, "earlier transfer")
         ));
     }
     let remembered = history::remember(&found.transfers, host, way);
@@ -213,14 +241,13 @@ fn remembered(input: &PlanInput, doubts: &mut Vec<String>) -> Remembered {
 
 fn path(
     input: &PlanInput,
+    rtt: Option<Duration>,
     remembered: &Remembered,
     doubts: &mut Vec<String>,
 ) -> Result<PathFacts, PlanError> {
     let of_probe = input.probed.as_ref();
     let past = remembered.path.as_ref();
-    let rtt = input.rtt.or(of_probe.map(|record| record.path.rtt));
-    let asked = || other_host(input).and_then(|(endpoint, _)| round_trip(endpoint));
-    let rtt = rtt.or_else(asked).or_else(|| {
+    let rtt = rtt.or_else(|| {
         let rtt = past.map(|past| past.rtt)?;
         doubts.push(
             "the other host did not answer: the round-trip time is that of earlier copies"
@@ -327,21 +354,31 @@ fn dataset_line(found: &Survey) -> String {
     )
 }
 
-fn path_line(path: &PathFacts) -> String {
-    let rate = match path.payload {
-        Some(rate) => format!("{:.2} Gbit/s of payload", rate * 8.0 / 1e9),
-        None => "unknown rate".to_owned(),
+/// Describes the path of a graph: round trip, rate, loss, windows and congestion control. Returns
+/// `None` if the graph has no path.
+pub fn path_line(graph: &Graph) -> Option<String> {
+    let mut paths = graph.nodes.iter().filter_map(|node| match &node.capacity {
+        Capacity::Path(path) => Some((path, node.uncertainty)),
+        Capacity::Flows(_) => None,
+    });
+    let (path, uncertainty) = paths.next_back()?;
+    let rate = path.path.min(path.nic);
+    let rate = if rate.is_finite() && uncertainty < UNKNOWN {
+        format!("{:.2} Gbit/s of payload", rate * 8.0 / 1e9)
+    } else {
+        "unknown rate".to_owned()
     };
-    let window = match path.window {
-        Some(window) => format!("windows of {}", ByteCount(window.likely as u64)),
-        None => "unknown windows".to_owned(),
+    let window = if path.window.likely.is_finite() {
+        format!("windows of {}", ByteCount(path.window.likely as u64))
+    } else {
+        "unknown windows".to_owned()
     };
-    format!(
+    Some(format!(
         "Path: {:.1} ms, {rate}, {:.4} % loss, {window}, {}.",
         path.rtt.as_secs_f64() * 1e3,
         path.loss * 100.0,
         path.congestion
-    )
+    ))
 }
 
 #[cfg(test)]

@@ -16,13 +16,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use longhaul_measure::plot::{LinePlot, Plot, PlotPoint, Series, line_plot};
-use longhaul_measure::record::{HostRecord, Knob, RunRecord, Side};
+use longhaul_measure::record::{HostRecord, Knob, Measures, RunRecord, Side};
 use longhaul_measure::stats::{median, quantile, sorted};
 use longhaul_units::counted;
 use serde_json::{Value, json};
 
+use crate::capacity::{Capacity, FlowCapacity};
 use crate::explain::predict;
-use crate::graph::{Graph, Part};
+use crate::graph::{Graph, NodeKind, Part};
 use crate::host::HostModel;
 use crate::kernel::{BufferLimits, window_between};
 use crate::limit::Limit;
@@ -131,7 +132,6 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
     if let Some(why) = unpredicted::reason(record, known) {
         return Err(why);
     }
-    let measured = record.outcome.goodput.bits_per_second() / 8.0;
     let path = path_of(record);
     let is_lab = record.is_one_machine();
     // Both ends share the cores of one host, in a lab also with the emulator.
@@ -165,6 +165,9 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
         emulate(cost, &mut built.graph);
     }
     fixed::apply(record, known.source.as_ref(), &mut built.graph)?;
+    if record.measures == Measures::Memory {
+        keep_only_streams(&mut built.graph);
+    }
     let graph = &built.graph;
     let optimum = solve(graph, Bound::DEFAULT);
     let optimum = optimum.map_err(|error| Unpredicted::Unsolved(error.to_string()))?;
@@ -185,8 +188,10 @@ pub fn check(record: &RunRecord, known: &Known) -> Result<Checked, Unpredicted> 
     Ok(Checked {
         run: record.run.id.clone(),
         file: String::new(),
-        measured,
-        predicted: predict(graph, &optimum, Bound::DEFAULT).goodput.likely,
+        measured: record.outcome.goodput.bits_per_second() / 8.0,
+        predicted: predict(&certain(graph), &optimum, Bound::DEFAULT)
+            .goodput
+            .likely,
         binding: if names.is_empty() {
             "nothing".to_owned()
         } else {
@@ -205,6 +210,30 @@ fn is_guess(graph: &Graph, limit: Constraint, source: &End, destination: &End) -
         Some(Limit::Read) => !source.knows(Limit::Read),
         Some(layer @ (Limit::Write | Limit::Commit)) => !destination.knows(layer),
         _ => false,
+    }
+}
+
+/// Returns the graph without uncertainty. Only the expected rate is compared with the measured one,
+/// so no interval is computed.
+fn certain(graph: &Graph) -> Graph {
+    let mut certain = graph.clone();
+    certain.nodes.iter_mut().for_each(|it| it.uncertainty = 0.0);
+    certain
+}
+
+/// Removes the costs of files, of encryption and of the mover's handshakes: a run from memory to
+/// memory has only streams.
+fn keep_only_streams(graph: &mut Graph) {
+    (graph.startup, graph.round_trips) = (0.0, 0.0);
+    for node in graph
+        .nodes
+        .iter_mut()
+        .filter(|node| node.kind != NodeKind::Path)
+    {
+        node.capacity = Capacity::Flows(FlowCapacity::Unlimited);
+        (node.seconds_per_file, node.cpu_per_file) = (0.0, 0.0);
+        node.cpu_per_byte = 0.0;
+        node.uncertainty = 0.0;
     }
 }
 

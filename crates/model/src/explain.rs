@@ -132,7 +132,7 @@ pub fn predict(graph: &Graph, optimum: &Optimum, bound: Bound) -> Prediction {
     let rate = interval::of_rate(graph, optimum, bound);
     let bytes: f64 = graph.parts.iter().map(|part| part.bytes).sum();
     let ramp = ramp(graph, optimum, bytes, bound);
-    let at = |rate: f64| bytes / rate + graph.startup + ramp;
+    let at = |rate: f64| bytes / rate + graph.startup_seconds() + ramp;
     let seconds = Range {
         low: at(rate.high),
         likely: at(rate.likely),
@@ -146,7 +146,7 @@ pub fn predict(graph: &Graph, optimum: &Optimum, bound: Bound) -> Prediction {
             high: bytes / seconds.low,
         },
         seconds,
-        startup: graph.startup,
+        startup: graph.startup_seconds(),
         ramp,
     }
 }
@@ -217,12 +217,12 @@ fn joint(
     binding: &[Vec<Constraint>],
     bound: Bound,
 ) -> Result<Option<JointPrice>, SolveError> {
-    let [together] = binding else {
-        return Ok(None);
-    };
-    if together.len() < 2 {
+    if binding.iter().any(|set| set.len() < 2) {
         return Ok(None);
     }
+    let Some(together) = binding.first() else {
+        return Ok(None);
+    };
     let changes: Vec<Change> = together
         .iter()
         .map(|&constraint| natural_change(graph, constraint))
@@ -233,6 +233,7 @@ fn joint(
     let rate = match best_rate_near(&more, optimum.rate, bound) {
         Ok((rate, _)) => rate,
         Err(SolveError::Unlimited) => f64::INFINITY,
+        Err(SolveError::Stopped) => return Ok(None),
         Err(error) => return Err(error),
     };
     Ok(Some(JointPrice {

@@ -18,7 +18,7 @@ use crate::transfer::{End, Filter, PathFacts, transfer_graph};
 /// time.
 const BOUND: Bound = Bound {
     nodes: 500,
-    ..Bound::DEFAULT
+    work: 200_000_000,
 };
 
 /// Facts known before a copy.

@@ -35,9 +35,11 @@ pub struct Graph {
     /// keeps its identity through all layers. Each group is a list of indices in `nodes`. If empty,
     /// each layer has its own number, as in Fig. 8.
     pub tied: Vec<Vec<usize>>,
-    /// Seconds of round trips and handshakes before the first byte and after the last one, at least
-    /// 0.
+    /// Seconds before the first byte and after the last one that do not depend on the path, at
+    /// least 0.
     pub startup: f64,
+    /// Number of round trips of the path before the first byte and after the last one, at least 0.
+    pub round_trips: f64,
 }
 
 /// A computer, or several with one budget, as both ends in a lab.
@@ -107,6 +109,8 @@ pub struct Node {
     pub cpu_per_file: f64,
     /// Bytes of memory that each flow holds.
     pub memory_per_flow: f64,
+    /// Maximum number of cores that one flow keeps busy, greater than zero. 1 for a thread.
+    pub cores_per_flow: f64,
 }
 
 impl Node {
@@ -127,6 +131,7 @@ impl Node {
             seconds_per_file: 0.0,
             cpu_per_file: 0.0,
             memory_per_flow: 0.0,
+            cores_per_flow: 1.0,
         }
     }
 
@@ -197,6 +202,16 @@ pub struct Demand {
 }
 
 impl Graph {
+    /// Returns the seconds before the first byte and after the last one. With several paths, the
+    /// longest one counts.
+    pub fn startup_seconds(&self) -> f64 {
+        let paths = self.nodes.iter().filter_map(|node| match &node.capacity {
+            Capacity::Path(path) => Some(path.rtt.as_secs_f64()),
+            Capacity::Flows(_) => None,
+        });
+        self.startup + self.round_trips * paths.fold(0.0, f64::max)
+    }
+
     /// Returns every part with each of its codecs and without one. Omits codecs if the graph has no
     /// compressing node.
     pub fn commodities(&self) -> Vec<Commodity> {
@@ -274,6 +289,25 @@ impl Graph {
             compressed[node] = behind && self.nodes[node].kind != NodeKind::Decompress;
         }
         compressed
+    }
+
+    /// Returns the graph with the capacity of a node multiplied by a factor greater than zero. For
+    /// a compressing or decompressing node, the capacities of all codecs are multiplied.
+    #[must_use]
+    pub fn faster(&self, at: usize, factor: f64) -> Graph {
+        let mut graph = self.clone();
+        let kind = graph.nodes[at].kind;
+        let node = &mut graph.nodes[at];
+        node.capacity = node.capacity.scaled(factor);
+        node.seconds_per_file /= factor;
+        for codec in graph.parts.iter_mut().flat_map(|part| &mut part.codecs) {
+            match kind {
+                NodeKind::Compress => codec.compress = codec.compress.scaled(factor),
+                NodeKind::Decompress => codec.decompress = codec.decompress.scaled(factor),
+                _ => {}
+            }
+        }
+        graph
     }
 
     /// Returns the nodes in topological order, or `None` if there is a cycle.

@@ -47,7 +47,7 @@ impl Bound {
 }
 
 /// The search for the fewest flows may use this part of the work. It is the last objective.
-const SHARE_FOR_FLOWS: u64 = 5;
+const SHARE_FOR_FLOWS: u64 = 25;
 
 /// Relative difference of rates that count as equal in the later steps of the lexicographic
 /// objective. The solver's own tolerance is 1e-7.
@@ -174,6 +174,19 @@ pub fn best_rate_near(graph: &Graph, near: f64, bound: Bound) -> Result<(f64, f6
     graph.check()?;
     let (built, found) = fastest(graph, Some(near), bound)?;
     Ok((built.rate(&found), found.gap))
+}
+
+/// Returns the best rate in bytes per second if numbers of flows and members may be fractions. It
+/// is at least the best rate. `near` is a similar rate. Returns `None` if it cannot be computed.
+pub fn relaxed_rate(graph: &Graph, near: f64, bound: Bound) -> Option<f64> {
+    graph.check().ok()?;
+    let usable = near.is_finite() && near > 0.0;
+    let scale = usable
+        .then_some(near)
+        .or_else(|| build::first_scale(graph).ok())?;
+    let built = Built::new(graph, scale, Counts::Fastest, build::MOST);
+    let share = built.relaxed_rate(bound).ok()?;
+    (share < build::MOST * 0.999).then_some(share * scale)
 }
 
 /// Returns the best rate if it is greater than `above`, in bytes per second, else `None`. A bound

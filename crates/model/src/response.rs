@@ -28,6 +28,34 @@ impl Congestion {
         }
     }
 
+    /// True if the name is that of a congestion control of Linux.
+    pub fn is_known(&self) -> bool {
+        const OTHERS: [&str; 18] = [
+            "bbr1",
+            "bbr2",
+            "bbr3",
+            "bic",
+            "cdg",
+            "dctcp",
+            "highspeed",
+            "htcp",
+            "hybla",
+            "illinois",
+            "lp",
+            "nv",
+            "prague",
+            "scalable",
+            "vegas",
+            "veno",
+            "westwood",
+            "yeah",
+        ];
+        match self {
+            Congestion::Other(name) => OTHERS.contains(&name.as_str()),
+            Congestion::Reno | Congestion::Cubic | Congestion::Bbr => true,
+        }
+    }
+
     /// Returns the kernel name.
     pub fn name(&self) -> &str {
         match self {

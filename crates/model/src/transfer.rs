@@ -25,10 +25,11 @@ const MOST_STREAMS: u32 = 512;
 /// time of a copy over TLS on the hosts measured so far (`bench/runs/2026-11-25-pieces.md`).
 const USUAL_CPU: f64 = 0.3e-9;
 
-/// Assumed rate of unknown storage in bytes per second, and its uncertainty. This is a guess, so
-/// the uncertainty is wide.
+/// Assumed rate of unknown storage in bytes per second. This is a guess, so its uncertainty is
+/// wide.
 const UNKNOWN_STORAGE: f64 = 1e9;
-const UNKNOWN: f64 = 0.9;
+/// Uncertainty of a capacity that was not measured.
+pub const UNKNOWN: f64 = 0.9;
 
 /// Seconds of a flow per file if nothing was measured.
 const USUAL_FILE_SECONDS: f64 = 0.5e-3;
@@ -134,7 +135,6 @@ pub fn transfer_graph(
     parts: Vec<Part>,
     is_one_host: bool,
 ) -> TransferGraph {
-    let rtt = path.map_or(0.0, |path| path.rtt.as_secs_f64());
     let mut doubts = Vec::new();
     let hosts = if is_one_host {
         vec![host(source)]
@@ -145,7 +145,12 @@ pub fn transfer_graph(
     let mut graph = Graph {
         hosts,
         parts: with_codecs(parts, source, destination),
-        startup: START_SECONDS + DAEMON_ROUND_TRIPS * rtt,
+        startup: START_SECONDS,
+        round_trips: if path.is_some() {
+            DAEMON_ROUND_TRIPS
+        } else {
+            0.0
+        },
         ..Graph::default()
     };
     let compresses = graph.parts.iter().any(|part| !part.codecs.is_empty());

@@ -4,7 +4,7 @@ use std::fmt;
 
 use longhaul_units::{BitRate, ByteCount, parse_share, parse_span};
 
-use crate::capacity::{Capacity, FlowCapacity, Window};
+use crate::capacity::{Capacity, FlowCapacity, USUAL_FRAMING, Window};
 use crate::graph::{Graph, NodeKind};
 
 /// A change that is not possible.
@@ -131,22 +131,21 @@ fn of_hosts(
     }
 }
 
-/// Share of TCP payload on a line at an MTU of 1500 (1448 of 1538 bytes).
-const PAYLOAD: f64 = 1448.0 / 1538.0;
-
 fn of_network(graph: &mut Graph, what: &str, value: &str) -> Result<usize, String> {
-    let rate = || -> Result<f64, String> {
+    let rate = |framing: f64| -> Result<f64, String> {
         let rate: BitRate = value.parse().map_err(|error| format!("{error}"))?;
-        let payload = rate.bits_per_second() / 8.0 * PAYLOAD;
+        let payload = rate.bits_per_second() / 8.0 * framing;
         (payload > 0.0)
             .then_some(payload)
             .ok_or("a rate must be greater than zero".to_owned())
     };
+    // A path has its own limit for the NICs only if no node represents them.
+    let has_nics = graph.nodes.iter().any(|node| node.kind == NodeKind::Nic);
     let mut changed = 0;
     for node in &mut graph.nodes {
         match (&mut node.capacity, what) {
-            (Capacity::Path(path), "rate") => path.path = rate()?,
-            (Capacity::Path(path), "nic") if path.nic.is_finite() => path.nic = rate()?,
+            (Capacity::Path(path), "rate") => path.path = rate(path.framing())?,
+            (Capacity::Path(path), "nic") if !has_nics => path.nic = rate(path.framing())?,
             (Capacity::Path(path), "rtt") => {
                 path.rtt = parse_span(value).map_err(|error| error.to_string())?;
             }
@@ -160,12 +159,12 @@ fn of_network(graph: &mut Graph, what: &str, value: &str) -> Result<usize, Strin
             (Capacity::Flows(FlowCapacity::Constant { rate: old }), "nic")
                 if node.kind == NodeKind::Nic =>
             {
-                *old = rate()?;
+                *old = rate(USUAL_FRAMING)?;
             }
             (Capacity::Flows(FlowCapacity::Constant { rate: old }), "rate")
                 if node.kind == NodeKind::Path =>
             {
-                *old = rate()?;
+                *old = rate(USUAL_FRAMING)?;
             }
             _ => continue,
         }

@@ -119,9 +119,12 @@ pub struct ImportArguments {
     #[arg(value_name = "FILES", required = true)]
     pub files: Vec<PathBuf>,
     /// Path of the records, one run per line, compressed if the name ends in .zst; - is standard
-    /// output. Records of an earlier import are replaced; a file with other records is not.
+    /// output. An existing file is kept, unless --replace is given.
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
+    /// Replace the records of an earlier import. A file with other records is never replaced.
+    #[arg(long)]
+    pub replace: bool,
     /// Round-trip time of the path without load [default: the minimum of all runs between
     /// the same hosts]
     #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]

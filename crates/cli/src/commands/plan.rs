@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use longhaul_instrument::model_files::{end_model, read_graph};
-use longhaul_instrument::plan::{PlanInput, real_plan};
+use longhaul_instrument::plan::{PlanInput, path_line, real_plan};
 use longhaul_instrument::records::{last_done, write};
 use longhaul_model::explain::{comparison, explain, one_figure, page};
 use longhaul_model::optimise::{Bound, Optimum, SolveError};
@@ -27,7 +27,7 @@ pub fn run(arguments: &PlanArguments) -> Exit {
 }
 
 fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
-    let (mut graph, lines, unknown) = match &arguments.graph {
+    let (mut graph, mut lines, unknown) = match &arguments.graph {
         Some(name) => (read_graph(name)?, Vec::new(), Vec::new()),
         None => {
             let real = real_plan(input(arguments)?).map_err(|error| usage(error.to_string()))?;
@@ -37,6 +37,9 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
     if let Some(changes) = &arguments.what_if {
         let changed = what_if(&graph, changes);
         graph = changed.map_err(|error| usage(format!("--what-if: {error}")))?;
+    }
+    if arguments.graph.is_none() {
+        lines.splice(1..1, path_line(&graph));
     }
     if let Some(path) = &arguments.write_graph {
         let is_json = path.extension().is_some_and(|ending| ending == "json");
@@ -51,11 +54,8 @@ fn plan(arguments: &PlanArguments) -> Result<Exit, Stop> {
     let bound = Bound::DEFAULT;
     let mut explained = explain(&graph, bound).map_err(|error| usage(error.to_string()))?;
     explained.doubts.splice(0..0, unknown);
-    let exit = if explained.is_proven() {
-        Exit::Done
-    } else {
-        Exit::NotProven
-    };
+    let proven = explained.is_proven();
+    let exit = if proven { Exit::Done } else { Exit::NotProven };
     let policies = arguments.policies();
     let outcomes: Vec<Outcome> = match policies[..] {
         [Policy::Model] => Vec::new(),

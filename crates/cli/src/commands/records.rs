@@ -68,7 +68,7 @@ fn compress(arguments: &CompressArguments) -> Result<Exit, Stop> {
 }
 
 fn import(arguments: &ImportArguments) -> Result<Exit, Stop> {
-    records::check_output(&arguments.output)?;
+    records::check_output(&arguments.output, arguments.replace)?;
     let imported = records::gather(&ImportRequest {
         files: &arguments.files,
         skip_faults: arguments.skip_faults,

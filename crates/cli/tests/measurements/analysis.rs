@@ -380,10 +380,15 @@ fn results_of_other_tools_become_records_that_a_profile_reads() {
     let profile = longhaul(directory.path(), &["profile", "runs.jsonl"]);
     assert!(profile.status.success(), "{}", text(&profile.stderr));
     assert!(text(&profile.stdout).contains("4 runs in the figures"));
-    // Again it is replaced, and other records are not.
-    assert!(import(&all).status.success());
-    fs::write(&output, lines.replace("import-", "sweep-")).unwrap();
+    // The file is replaced only if that is requested, and other records are never replaced.
     let kept = import(&all);
+    assert_eq!(kept.status.code(), Some(1), "{}", text(&kept.stderr));
+    assert!(text(&kept.stderr).contains("--replace"));
+    assert_eq!(fs::read_to_string(&output).unwrap(), lines);
+    let again = [&["--replace"], &all[..]].concat();
+    assert!(import(&again).status.success());
+    fs::write(&output, lines.replace("import-", "sweep-")).unwrap();
+    let kept = import(&again);
     assert_eq!(kept.status.code(), Some(1), "{}", text(&kept.stderr));
     assert!(fs::read_to_string(&output).unwrap().contains("sweep-"));
 }
@@ -409,9 +414,12 @@ fn a_run_without_a_round_trip_does_not_stop_the_import() {
     let lines = fs::read_to_string(directory.path().join("runs.jsonl")).unwrap();
     assert_eq!(lines.lines().count(), 1);
     assert!(lines.contains("loaded_round_trip"), "{lines}");
-    let skips = import(&["--skip-faults", forward, "unpaired.json"]);
+    let skips = import(&["--replace", "--skip-faults", forward, "unpaired.json"]);
     assert!(skips.status.success(), "{}", text(&skips.stderr));
-    assert_eq!(import(&["unpaired.json"]).status.code(), Some(6));
+    assert_eq!(
+        import(&["--replace", "unpaired.json"]).status.code(),
+        Some(6)
+    );
 }
 
 #[test]

@@ -91,13 +91,13 @@ pub fn exit_of(imported: &Imported, skip_faults: bool) -> Exit {
     }
 }
 
-/// Checks that the output file is missing or was written by an import, so that records of
-/// a sweep or a probe are not replaced.
+/// Checks that the output file is missing or empty. With `replaces`, it may have been written by an
+/// import. Records of a sweep or a probe are never replaced.
 ///
 /// # Errors
 ///
 /// Returns an error if the file has other content.
-pub fn check_output(path: &Path) -> Result<(), Stop> {
+pub fn check_output(path: &Path, replaces: bool) -> Result<(), Stop> {
     let Ok(file) = File::open(path) else {
         // The file is missing or unreadable. If it cannot be written later, that error is
         // reported.
@@ -105,6 +105,15 @@ pub fn check_output(path: &Path) -> Result<(), Stop> {
     };
     if path.as_os_str() == "-" || !file.metadata().is_ok_and(|status| status.is_file()) {
         return Ok(());
+    }
+    let is_empty = file.metadata().is_ok_and(|status| status.len() == 0);
+    if !replaces && !is_empty {
+        let text = format!(
+            "{}: the file exists: name another file with -o (profile and report accept several), \
+             or replace the records of an earlier import with --replace",
+            path.display()
+        );
+        return Err(Stop::new(Exit::Usage, text));
     }
     let mut is_imported = true;
     let faults = lines(BufReader::new(file)).ok().and_then(|input| {

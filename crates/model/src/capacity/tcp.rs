@@ -60,6 +60,15 @@ pub struct PathCapacity {
 /// et al., "BBR congestion-based congestion control", 2016; draft-ietf-ccwg-bbr, section 2.7).
 pub const BBR_LOSS_LIMIT: f64 = 0.02;
 
+/// Bytes of headers in a packet: IP, TCP and its usual options.
+pub const PACKET_HEADERS: u32 = 52;
+
+/// Bytes that Ethernet adds to a packet: header, checksum, preamble and gap.
+pub const ETHERNET_OVERHEAD: f64 = 38.0;
+
+/// Share of TCP payload on a line at an MTU of 1500: 1448 of 1538 bytes.
+pub const USUAL_FRAMING: f64 = 1448.0 / 1538.0;
+
 /// Duration of H-TCP's linear growth after a loss, in seconds (Leith and Shorten, "H-TCP", 2004).
 const HTCP_LINEAR_SECONDS: f64 = 1.0;
 
@@ -81,6 +90,11 @@ impl PathCapacity {
         }
         let one = self.of_one_stream();
         self.most().min(f64::from(streams) * one)
+    }
+
+    /// Returns the share of TCP payload on the path's line: 0.9415 at an MTU of 1500.
+    pub fn framing(&self) -> f64 {
+        self.segment / (self.segment + f64::from(PACKET_HEADERS) + ETHERNET_OVERHEAD)
     }
 
     /// Returns the path with the guaranteed windows as expected windows.

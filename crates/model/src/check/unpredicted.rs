@@ -9,7 +9,7 @@ use super::{Known, fixed};
 /// Reasons why a run has no prediction.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unpredicted {
-    /// The run was not a transfer from files to files.
+    /// The run measured storage only.
     NoTransfer,
     /// Another tool moved the data.
     OtherTool(String),
@@ -17,6 +17,8 @@ pub enum Unpredicted {
     Unfinished,
     /// The run was a warm-up.
     WarmUp,
+    /// The record has no round-trip time of the path.
+    UnknownPath,
     /// Other transfers used the path during the run.
     Beside,
     /// The path was disturbed, by the name of the setting. The model requires a steady path.
@@ -68,11 +70,12 @@ pub fn reason(record: &RunRecord, known: &Known) -> Option<Unpredicted> {
     let is_done = record.outcome.ended == Ended::Done && record.outcome.moved.0 > 0;
     let reasons = [
         (
-            record.measures != Measures::Transfer,
+            record.measures == Measures::Storage,
             Unpredicted::NoTransfer,
         ),
         (
-            !record.method.name.starts_with("longhaul"),
+            // Streams from memory to memory are the same with every tool.
+            record.measures == Measures::Transfer && !record.method.name.starts_with("longhaul"),
             Unpredicted::OtherTool(record.method.name.clone()),
         ),
         (
@@ -80,6 +83,10 @@ pub fn reason(record: &RunRecord, known: &Known) -> Option<Unpredicted> {
             Unpredicted::Unfinished,
         ),
         (record.run.warm_up, Unpredicted::WarmUp),
+        (
+            record.measures == Measures::Memory && record.path.rtt.is_zero(),
+            Unpredicted::UnknownPath,
+        ),
         (!record.beside.is_empty(), Unpredicted::Beside),
         (record.method.name.ends_with("-nice"), Unpredicted::Nice),
         (record.knobs.contains_key("block"), Unpredicted::OverSsh),
@@ -129,10 +136,13 @@ fn is_off(record: &RunRecord, setting: &str) -> bool {
 impl fmt::Display for Unpredicted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unpredicted::NoTransfer => f.write_str("not a transfer from files to files"),
+            Unpredicted::NoTransfer => f.write_str("storage of one host, without a path"),
             Unpredicted::OtherTool(name) => write!(f, "{name} moved the data, not longhaul"),
             Unpredicted::Unfinished => f.write_str("failed, or moved no data"),
             Unpredicted::WarmUp => f.write_str("a warm-up"),
+            Unpredicted::UnknownPath => f.write_str(
+                "the record has no round-trip time of the path: give `records import` --rtt",
+            ),
             Unpredicted::Beside => f.write_str("other transfers used the path at the same time"),
             Unpredicted::Accident(name) => {
                 write!(f, "the path was disturbed ({name}), but the model assumes a steady path")
@@ -210,6 +220,17 @@ mod tests {
         let guessed = add(|it| it.path.capacity = "400gbit".parse().unwrap());
         let why = guessed["unpredicted"].as_str().unwrap();
         assert!(why.contains("its rate is unknown"), "{why}");
+        let memory = add(|it| {
+            it.measures = Measures::Memory;
+            it.method.name = "iperf3".to_owned();
+        });
+        assert!(memory["error"].is_number(), "{memory}");
+        let unknown = add(|it| {
+            it.measures = Measures::Memory;
+            it.path.rtt = std::time::Duration::ZERO;
+        });
+        let why = unknown["unpredicted"].as_str().unwrap();
+        assert!(why.contains("--rtt"), "{why}");
         add(|it| it.run.warm_up = true);
         add(|it| it.outcome.ended = Ended::Capped);
         for _ in 0..2 {

@@ -15,7 +15,13 @@ const GUESSED: f64 = 0.9;
 const MOST_GAP: f64 = 10.0;
 
 /// Minimum gain, as a share of the rate, that is mentioned.
-const NOTABLE_GAIN: f64 = 0.005;
+const NOTABLE_GAIN: f64 = 0.01;
+
+/// Share of the time above which round trips are the bottleneck.
+const MOSTLY_ROUND_TRIPS: f64 = 0.5;
+
+/// Number of helpful changes that are mentioned.
+const MOST_CHANGES: usize = 3;
 
 impl Explanation {
     /// Describes the prediction, the bottleneck, the most helpful change, the flows and the
@@ -99,6 +105,18 @@ impl Explanation {
             let names: Vec<String> = set.iter().map(|it| named(*it, graph)).collect();
             listed(&names, "and")
         };
+        let waiting = self.share_of_round_trips();
+        if waiting > MOSTLY_ROUND_TRIPS {
+            return Some(format!(
+                "Round trips take {:.0} % of the time: connecting, and the growth of windows.",
+                waiting * 100.0
+            ));
+        }
+        let names = |set: &Vec<Constraint>| match set.len() {
+            _ if self.binding.len() == 1 => names(set),
+            1 => names(set),
+            _ => format!("{} together", names(set)),
+        };
         match self.binding.as_slice() {
             [] => None,
             [one] if one.len() == 1 => Some(format!("The bottleneck is {}.", names(one))),
@@ -116,6 +134,13 @@ impl Explanation {
         }
     }
 
+    /// Returns the share of the time for round trips: before the first byte, after the last one,
+    /// and until the windows have grown.
+    fn share_of_round_trips(&self) -> f64 {
+        let prediction = self.prediction;
+        (prediction.startup + prediction.ramp.max(0.0)) / prediction.seconds.likely
+    }
+
     fn help(&self, graph: &Graph) -> Option<String> {
         let share = |gain: f64| {
             if gain.is_finite() {
@@ -124,13 +149,25 @@ impl Explanation {
                 "the rate is then unlimited".to_owned()
             }
         };
-        let best = self.prices.first()?;
-        if best.gain >= self.optimum.rate * NOTABLE_GAIN {
-            return Some(format!(
-                "The most helpful change is {}: {}.",
-                best.change.name(graph),
-                share(best.gain)
-            ));
+        if self.share_of_round_trips() > MOSTLY_ROUND_TRIPS {
+            return None;
+        }
+        let notable = self
+            .prices
+            .iter()
+            .filter(|it| it.gain >= self.optimum.rate * NOTABLE_GAIN);
+        let mut named = notable.take(MOST_CHANGES);
+        if let Some(best) = named.next() {
+            let best = format!("{}: {}", best.change.name(graph), share(best.gain));
+            let others: Vec<String> = named
+                .map(|it| format!("{} ({})", it.change.name(graph), share(it.gain)))
+                .collect();
+            let others = if others.is_empty() {
+                String::new()
+            } else {
+                format!(" Other changes: {}.", others.join(", "))
+            };
+            return Some(format!("The most helpful change is {best}.{others}"));
         }
         let joint = self.joint.as_ref()?;
         let names: Vec<String> = joint.changes.iter().map(|it| it.name(graph)).collect();
@@ -317,6 +354,8 @@ impl Change {
             Change::Gigabit(at) => format!("1 Gbit/s more of {}", node(at)),
             Change::HalfLoss(at) => format!("half the loss of {}", node(at)),
             Change::HalfRtt(at) => format!("half the round trip of {}", node(at)),
+            Change::Bbr(at) => format!("BBR on {}", node(at)),
+            Change::TwiceWindow(at) => format!("windows of twice the size on {}", node(at)),
         }
     }
 }

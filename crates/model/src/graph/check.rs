@@ -121,6 +121,11 @@ impl Graph {
             "it must be zero or more",
             self.startup.is_finite() && self.startup >= 0.0,
         )?;
+        quantity(
+            "round_trips",
+            "it must be zero or more",
+            self.round_trips.is_finite() && self.round_trips >= 0.0,
+        )?;
         if self.parts.is_empty() {
             return Err(GraphError::Empty);
         }

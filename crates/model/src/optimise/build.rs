@@ -84,7 +84,11 @@ pub fn first_scale(graph: &Graph) -> Result<f64, SolveError> {
         let most = commodities_of(graph)
             .flat_map(|it| (1..=flows_at_most(graph, at)).map(move |flows| (it, flows)))
             .map(|(it, flows)| graph.demand(at, compressed[at], it, flows))
-            .map(|demand| demand.seconds.max(demand.cpu / f64::from(node.most_flows)))
+            .map(|demand| {
+                demand
+                    .seconds
+                    .max(demand.cpu / cores_of(node, node.most_flows))
+            })
             .fold(f64::INFINITY, f64::min);
         if most > 0.0 && most.is_finite() {
             let rate = f64::from(node.members) / most;
@@ -118,6 +122,11 @@ pub fn first_scale(graph: &Graph) -> Result<f64, SolveError> {
 
 fn commodities_of(graph: &Graph) -> impl Iterator<Item = Commodity> {
     graph.commodities().into_iter()
+}
+
+/// Returns the number of cores that the flows of a member keep busy at most.
+fn cores_of(node: &Node, flows: u32) -> f64 {
+    node.cores_per_flow * f64::from(flows)
 }
 
 /// Returns the maximum number of flows of a member.
@@ -272,7 +281,7 @@ impl<'a> Built<'a> {
                 })
                 .collect();
             self.bind_by(&through, |demand| demand.seconds, members, 1.0);
-            self.bind_by(&through, |demand| demand.cpu, members, f64::from(flows));
+            self.bind_by(&through, |demand| demand.cpu, members, cores_of(it, flows));
             let costs_nothing = through.iter().all(|(_, demand)| demand.seconds <= 0.0);
             if costs_nothing && !it.is_passed_by_plain() {
                 // Data without a cost still need a flow.
@@ -369,14 +378,16 @@ impl<'a> Built<'a> {
                 .iter()
                 .map(|&commodity| self.graph.demand(node, compressed, commodity, flows))
                 .collect();
-            let useless = !linked && kept.iter().any(|fewer| dominates(fewer, &demands));
+            let dominates = |fewer: &(u32, Vec<Demand>)| dominates(it, fewer, &demands);
+            let useless = !linked && kept.iter().any(dominates);
             if useless {
                 continue;
             }
             if self.choice == Counts::Fastest && may_be_fewer {
                 kept.retain(|(_, fewer)| !is_as_fast(&demands, fewer));
             }
-            let suffices = !linked && it.members == 1 && self.suffices(flows, &demands);
+            let suffices =
+                !linked && it.members == 1 && self.suffices(cores_of(it, flows), &demands);
             kept.push((flows, demands));
             if suffices {
                 break;
@@ -385,8 +396,8 @@ impl<'a> Built<'a> {
         kept
     }
 
-    /// True if one member with these flows can carry everything at the rate of the program.
-    fn suffices(&self, flows: u32, demands: &[Demand]) -> bool {
+    /// True if one member with these cores can carry everything at the rate of the program.
+    fn suffices(&self, cores: f64, demands: &[Demand]) -> bool {
         let Counts::Fewest { rate } = self.choice else {
             return false;
         };
@@ -401,7 +412,7 @@ impl<'a> Built<'a> {
             seconds += share * of_part.clone().map(|it| it.1.seconds).fold(0.0, f64::max);
             cpu += share * of_part.map(|it| it.1.cpu).fold(0.0, f64::max);
         }
-        seconds <= 1.0 && cpu <= f64::from(flows)
+        seconds <= 1.0 && cpu <= cores
     }
 
     /// True if the memory of the node's flows can be a bottleneck.
@@ -477,6 +488,10 @@ impl<'a> Built<'a> {
     /// Adds that a node with the flows of others carries at most as much as those can carry with
     /// the same flows. This follows from the other rows for integers, but not for fractions.
     fn limit_by_others(&mut self, node: usize, compressed: &[bool]) {
+        if self.choice == Counts::All {
+            // For other solvers, only the rows that define the problem.
+            return;
+        }
         let graph = self.graph;
         let others = &graph.nodes[node].flows_of;
         let are_all = |mut ends: Vec<usize>| {
@@ -695,7 +710,8 @@ impl<'a> Built<'a> {
                     cpu += rate * demand.cpu;
                 }
             }
-            seconds <= 1.0 + TOLERANCE && cpu <= f64::from(flows) * (1.0 + TOLERANCE)
+            let cores = cores_of(&self.graph.nodes[node], flows);
+            seconds <= 1.0 + TOLERANCE && cpu <= cores * (1.0 + TOLERANCE)
         };
         let least = self.graph.nodes[node].least_flows;
         (least..=used).find(fits).unwrap_or(used)
@@ -840,9 +856,9 @@ fn is_as_fast(one: &[Demand], other: &[Demand]) -> bool {
 }
 
 /// True if fewer flows carry every commodity at least as fast, even if their cores limit them.
-fn dominates((flows, fewer): &(u32, Vec<Demand>), more: &[Demand]) -> bool {
+fn dominates(node: &Node, (flows, fewer): &(u32, Vec<Demand>), more: &[Demand]) -> bool {
     fewer.iter().zip(more).all(|(fewer, more)| {
-        let by_cores = fewer.cpu / f64::from(*flows);
+        let by_cores = fewer.cpu / cores_of(node, *flows);
         fewer.seconds <= more.seconds && by_cores <= more.seconds
     })
 }

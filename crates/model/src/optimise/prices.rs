@@ -4,8 +4,9 @@
 //! integers, so a first additional core may have no gain while a second one has.
 
 use super::{Bound, Optimum, SolveError, best_rate_above};
-use crate::capacity::{Capacity, FlowCapacity};
-use crate::graph::{Graph, Host, Node, NodeKind};
+use crate::capacity::{Capacity, FlowCapacity, USUAL_FRAMING};
+use crate::graph::{Graph, NodeKind};
+use crate::response::Congestion;
 
 /// A limited resource of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +36,10 @@ pub enum Change {
     HalfLoss(usize),
     /// Half the round-trip time of a path.
     HalfRtt(usize),
+    /// BBR as the congestion control of a path.
+    Bbr(usize),
+    /// Windows of twice the size for the streams of a path.
+    TwiceWindow(usize),
 }
 
 /// The gain of a change.
@@ -55,15 +60,17 @@ const GIBIBYTE: f64 = 1_073_741_824.0;
 /// Gains below this share of the rate are within the solver's tolerance.
 const NOTABLE: f64 = 1e-4;
 
-/// Utilisation above which a node or a host may be a bottleneck.
-const BUSY: f64 = 0.999;
+/// Factor by which a constraint is relaxed to find if it limits the rate.
+const RELAXED: f64 = 1.1;
 
-/// Number of members of a node whose limit is removed. No graph needs more.
-const PLENTY: u32 = 10_000;
+/// Minimum gain of a relaxed constraint that limits the rate, as a share of the rate.
+const LIMITING: f64 = 0.01;
 
-/// Total flows of such a node if another node has the same flows, because that node's capacity is
-/// tabulated over them.
-const PLENTY_OF_FLOWS: u32 = 4096;
+/// Maximum number of constraints in a set that is named beside the first one.
+const MOST_TOGETHER: usize = 3;
+
+/// Maximum number of relaxed graphs that the search for sets solves.
+const MOST_TRIALS: usize = 150;
 
 /// Returns the graph with a change.
 pub fn changed(graph: &Graph, change: Change) -> Graph {
@@ -74,8 +81,8 @@ pub fn changed(graph: &Graph, change: Change) -> Graph {
         Change::Member(node) => graph.nodes[node].members += 1,
         Change::Flow(node) => graph.nodes[node].most_flows += 1,
         Change::Gigabit(node) => match &mut graph.nodes[node].capacity {
-            Capacity::Flows(FlowCapacity::Constant { rate }) => *rate += GIGABIT,
-            Capacity::Path(path) => path.path += GIGABIT,
+            Capacity::Flows(FlowCapacity::Constant { rate }) => *rate += GIGABIT * USUAL_FRAMING,
+            Capacity::Path(path) => path.path += GIGABIT * path.framing(),
             Capacity::Flows(_) => {}
         },
         Change::HalfLoss(node) => {
@@ -86,6 +93,16 @@ pub fn changed(graph: &Graph, change: Change) -> Graph {
         Change::HalfRtt(node) => {
             if let Capacity::Path(path) = &mut graph.nodes[node].capacity {
                 path.rtt /= 2;
+            }
+        }
+        Change::Bbr(node) => {
+            if let Capacity::Path(path) = &mut graph.nodes[node].capacity {
+                path.congestion = Congestion::Bbr;
+            }
+        }
+        Change::TwiceWindow(node) => {
+            if let Capacity::Path(path) = &mut graph.nodes[node].capacity {
+                path.window = path.window.scaled(2.0);
             }
         }
     }
@@ -121,6 +138,12 @@ pub fn changes(graph: &Graph) -> Vec<Change> {
                 changes.extend([Change::Gigabit(at), Change::HalfRtt(at)]);
                 if path.loss > 0.0 {
                     changes.push(Change::HalfLoss(at));
+                    if path.congestion.takes_loss_for_congestion() {
+                        changes.push(Change::Bbr(at));
+                    }
+                }
+                if path.window.likely.is_finite() {
+                    changes.push(Change::TwiceWindow(at));
                 }
             }
             Capacity::Flows(FlowCapacity::Constant { .. })
@@ -155,12 +178,15 @@ fn gain(graph: &Graph, rate: f64, bound: Bound) -> Result<f64, SolveError> {
         Ok(Some(with)) => Ok(with - rate),
         Ok(None) => Ok(0.0),
         Err(SolveError::Unlimited) => Ok(f64::INFINITY),
+        // A gain that the search does not find within its limit is not advice.
+        Err(SolveError::Stopped) => Ok(0.0),
         Err(error) => Err(error),
     }
 }
 
-/// Returns the bottlenecks of an optimum. If all constraints of one set are removed, the rate
-/// rises. If no single constraint is enough, several limit together and form one set.
+/// Returns the bottlenecks of an optimum: the minimal sets of constraints that raise the rate by at
+/// least 1 % if all of the set are relaxed by 10 %. Constraints in one set limit together. Sets
+/// after the first one have at most three constraints.
 ///
 /// # Errors
 ///
@@ -170,99 +196,141 @@ pub fn binding(
     optimum: &Optimum,
     bound: Bound,
 ) -> Result<Vec<Vec<Constraint>>, SolveError> {
-    let candidates = candidates(graph, optimum);
+    let least = optimum.rate * (1.0 + LIMITING);
     let helps = |constraints: &[Constraint]| {
-        let relaxed = constraints.iter().fold(graph.clone(), without);
-        Ok::<bool, SolveError>(gain(&relaxed, optimum.rate, bound)? > 0.0)
+        let relaxed = constraints.iter().fold(graph.clone(), relaxed);
+        match best_rate_above(&relaxed, least, bound) {
+            Ok(found) => Ok(found.is_some()),
+            Err(SolveError::Unlimited) => Ok(true),
+            Err(SolveError::Stopped) => Ok(false),
+            Err(error) => Err(error),
+        }
     };
-    let mut alone = Vec::new();
-    for &candidate in &candidates {
+    let (mut sets, mut others) = (Vec::new(), Vec::new());
+    for candidate in candidates(graph, optimum) {
         if helps(&[candidate])? {
-            alone.push(vec![candidate]);
-        }
-    }
-    if !alone.is_empty() || !helps(&candidates)? {
-        return Ok(alone);
-    }
-    // Removes all constraints that are not needed. The result is a minimal set, but may not be the
-    // only one.
-    let mut together = candidates;
-    let mut at = 0;
-    while at < together.len() {
-        let mut fewer = together.clone();
-        fewer.remove(at);
-        if helps(&fewer)? {
-            together = fewer;
+            sets.push(vec![candidate]);
         } else {
-            at += 1;
+            others.push(candidate);
         }
     }
-    Ok(vec![together])
+    let mut search = Sets {
+        helps,
+        trials: 0,
+        found: Vec::new(),
+    };
+    search.find(&others)?;
+    sets.extend(search.found);
+    Ok(sets)
 }
 
-/// Returns the constraints that are, or may be, fully used.
+/// A search for minimal sets of constraints that limit together.
+struct Sets<F> {
+    helps: F,
+    trials: usize,
+    found: Vec<Vec<Constraint>>,
+}
+
+impl<F: Fn(&[Constraint]) -> Result<bool, SolveError>> Sets<F> {
+    /// Finds the sets within `among`: one of them, then those without each of its constraints.
+    fn find(&mut self, among: &[Constraint]) -> Result<(), SolveError> {
+        let known = self
+            .found
+            .iter()
+            .position(|set| set.iter().all(|it| among.contains(it)));
+        let set = match known {
+            Some(at) => self.found[at].clone(),
+            None => {
+                let Some(set) = self.minimal(among)? else {
+                    return Ok(());
+                };
+                if self.found.is_empty() || set.len() <= MOST_TOGETHER {
+                    self.found.push(set.clone());
+                }
+                set
+            }
+        };
+        for constraint in &set {
+            if self.trials >= MOST_TRIALS {
+                return Ok(());
+            }
+            let without: Vec<Constraint> = among
+                .iter()
+                .copied()
+                .filter(|it| it != constraint)
+                .collect();
+            self.find(&without)?;
+        }
+        Ok(())
+    }
+
+    /// Returns a minimal set within `among`, or `None` if all of them together do not help.
+    fn minimal(&mut self, among: &[Constraint]) -> Result<Option<Vec<Constraint>>, SolveError> {
+        self.trials += 1;
+        if among.is_empty() || !(self.helps)(among)? {
+            return Ok(None);
+        }
+        let mut set = among.to_vec();
+        // Removes halves first, then smaller pieces.
+        let mut piece = set.len().div_ceil(2);
+        loop {
+            let mut at = 0;
+            while at < set.len() && set.len() > 1 {
+                let end = (at + piece).min(set.len());
+                let fewer: Vec<Constraint> = [&set[..at], &set[end..]].concat();
+                self.trials += 1;
+                if !fewer.is_empty() && (self.helps)(&fewer)? {
+                    set = fewer;
+                } else {
+                    at = end;
+                }
+            }
+            if piece == 1 {
+                return Ok(Some(set));
+            }
+            piece = piece.div_ceil(2);
+        }
+    }
+}
+
+/// Returns all constraints that can limit the rate. Nodes without flows are included: with more of
+/// them, an optimum may use them.
 fn candidates(graph: &Graph, optimum: &Optimum) -> Vec<Constraint> {
     let mut candidates = Vec::new();
-    for (at, used) in optimum.nodes.iter().enumerate() {
-        let by_cores = used.cpu >= f64::from(used.flows()) * BUSY && used.cpu > 0.0;
-        if used.utilisation >= BUSY || by_cores {
+    for (at, node) in graph.nodes.iter().enumerate() {
+        let is_used = optimum.nodes[at].rate > 0.0 || !optimum.nodes[at].members.is_empty();
+        if !node.is_logical() && is_used {
             candidates.push(Constraint::Node(at));
         }
     }
     for (at, host) in graph.hosts.iter().enumerate() {
-        let of_host = |(node, _): &(&Node, _)| node.host == Some(at);
-        let nodes = || graph.nodes.iter().zip(&optimum.nodes).filter(of_host);
-        let cpu: f64 = nodes().map(|(_, used)| used.cpu).sum();
-        if cpu >= host.cores * BUSY {
+        let mut nodes = graph.nodes.iter().filter(|node| node.host == Some(at));
+        if host.cores.is_finite() {
             candidates.push(Constraint::Cores(at));
         }
-        // Memory is used in whole flows, so it can be a bottleneck without being full.
-        if host.memory.is_finite() && nodes().any(|(node, _)| node.memory_per_flow > 0.0) {
+        if host.memory.is_finite() && nodes.any(|node| node.memory_per_flow > 0.0) {
             candidates.push(Constraint::Memory(at));
         }
     }
     candidates
 }
 
-/// Returns the graph without a constraint.
-fn without(mut graph: Graph, constraint: &Constraint) -> Graph {
+/// Returns the graph with a relaxed constraint.
+fn relaxed(mut graph: Graph, constraint: &Constraint) -> Graph {
     match *constraint {
-        Constraint::Node(node) => {
-            let kind = graph.nodes[node].kind;
-            relax(&mut graph, node);
-            let unlimited = || Capacity::Flows(FlowCapacity::Unlimited);
-            for codec in graph.parts.iter_mut().flat_map(|part| &mut part.codecs) {
-                match kind {
-                    NodeKind::Compress => codec.compress = unlimited(),
-                    NodeKind::Decompress => codec.decompress = unlimited(),
-                    _ => {}
-                }
-            }
+        Constraint::Node(at) => {
+            graph = graph.faster(at, RELAXED);
+            // The cores of its flows are also limits.
+            graph.nodes[at].cores_per_flow *= RELAXED;
         }
-        Constraint::Cores(host) => relax_host(&mut graph.hosts[host], true),
-        Constraint::Memory(host) => relax_host(&mut graph.hosts[host], false),
+        Constraint::Cores(host) => graph.hosts[host].cores *= RELAXED,
+        Constraint::Memory(at) => {
+            // Memory is used in whole flows.
+            let nodes = graph.nodes.iter().filter(|node| node.host == Some(at));
+            let flow = nodes.map(|node| node.memory_per_flow).fold(0.0, f64::max);
+            let host = &mut graph.hosts[at];
+            host.memory = (host.memory * RELAXED).max(host.memory + flow);
+        }
     }
     graph
-}
-
-fn relax(graph: &mut Graph, node: usize) {
-    let is_shared = graph.nodes.iter().any(|it| it.flows_of.contains(&node));
-    let node = &mut graph.nodes[node];
-    node.capacity = Capacity::Flows(FlowCapacity::Unlimited);
-    node.seconds_per_file = 0.0;
-    node.memory_per_flow = 0.0;
-    if node.flows_of.is_empty() {
-        // The cores of its flows are also limits.
-        let shared = (PLENTY_OF_FLOWS / node.most_flows).max(node.members);
-        node.members = if is_shared { shared } else { PLENTY };
-        node.same_flows = false;
-    }
-}
-
-fn relax_host(host: &mut Host, cores: bool) {
-    if cores {
-        host.cores = f64::INFINITY;
-    } else {
-        host.memory = f64::INFINITY;
-    }
 }

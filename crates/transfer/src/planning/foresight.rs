@@ -50,7 +50,7 @@ const SEGMENT: f64 = 1448.0;
 
 /// Ratio and difference (in seconds) of two round trips above which they belong to different paths.
 /// Both must be exceeded.
-const SAME_RTT: (f64, f64) = (1.5, 2e-3);
+const SAME_RTT: (f64, f64) = (1.2, 2e-3);
 
 /// Relative difference between the surveyed and the transferred dataset above which the forecast is
 /// made again.
@@ -242,7 +242,7 @@ fn remembered(facts: &Facts) -> Remembered {
 }
 
 /// True if two round trips, in seconds, may belong to one path.
-pub(super) fn is_same_rtt(one: f64, other: f64) -> bool {
+pub fn is_same_rtt(one: f64, other: f64) -> bool {
     let (longer, shorter) = (one.max(other), one.min(other));
     longer <= shorter * SAME_RTT.0 || longer - shorter <= SAME_RTT.1
 }

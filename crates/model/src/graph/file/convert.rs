@@ -6,7 +6,9 @@ use super::quantity::Quantity;
 use super::written::{
     CapacityEntry, CodecEntry, GraphFile, HostEntry, KindEntry, NodeEntry, PartEntry, TcpEntry,
 };
-use crate::capacity::{Capacity, FlowCapacity, PathCapacity, Window};
+use crate::capacity::{
+    Capacity, ETHERNET_OVERHEAD, FlowCapacity, PACKET_HEADERS, PathCapacity, Window,
+};
 use crate::graph::{Graph, GraphError, Host, Node, NodeKind, Part, PartCodec};
 use crate::response::Congestion;
 
@@ -15,12 +17,6 @@ const MOST_ENTRIES: usize = 1000;
 
 /// Maximum number of flows of a member, and of members of a class.
 const MOST_COUNT: u32 = 100_000;
-
-/// Bytes of Ethernet around a packet: preamble, header, check sequence and gap.
-const ETHERNET_OVERHEAD: f64 = 38.0;
-
-/// Bytes of IPv4 and TCP headers in a packet, with timestamps.
-const PACKET_HEADERS: u32 = 52;
 
 /// Minimum MTU of IPv4 (RFC 791).
 const LEAST_MTU: u32 = 68;
@@ -109,6 +105,7 @@ pub fn graph(file: GraphFile) -> Result<Graph, Fault> {
             .collect::<Result<_, _>>()?,
         tied: file.tied.iter().map(group).collect::<Result<_, _>>()?,
         startup: file.startup.map_or(0.0, |it| it.value),
+        round_trips: file.round_trips.unwrap_or(0.0),
     })
 }
 
@@ -207,6 +204,7 @@ fn of_node(entry: NodeEntry, names: &[String], hosts: &[String]) -> Result<Node,
         );
         return Err(Fault::new(&entry.name, &["name"], text));
     }
+    refuse_without_effect(&entry, kind)?;
     let flows_of = places(&entry.flows_of, names, "flows_of", &["flows_of"])?;
     let given = match entry.capacity {
         Some(capacity) => Some(capacity_of(&entry.name, capacity)?),
@@ -246,6 +244,71 @@ fn of_node(entry: NodeEntry, names: &[String], hosts: &[String]) -> Result<Node,
     node.cpu_per_file = entry.cpu_per_file.map_or(0.0, |it| it.value);
     node.memory_per_flow = entry.memory_per_flow.map_or(0.0, |it| it.value);
     Ok(node)
+}
+
+/// Returns an error for a field that has no effect on a node of its kind.
+fn refuse_without_effect(entry: &NodeEntry, kind: NodeKind) -> Result<(), Fault> {
+    let is_logical = matches!(kind, NodeKind::Start | NodeKind::End);
+    let is_by_codec = matches!(kind, NodeKind::Compress | NodeKind::Decompress);
+    let has_others = !entry.flows_of.is_empty();
+    let is_one = entry.members == 1;
+    let costs = entry.cpu.is_some()
+        || entry.cpu_per_file.is_some()
+        || entry.time_per_file.is_some()
+        || entry.memory_per_flow.is_some();
+    let has_flows = entry.least_flows != 1 || entry.most_flows.is_some();
+    let without = [
+        (
+            is_by_codec && entry.cpu.is_some(),
+            "cpu",
+            "the codecs of parts have \"compress_cpu\" and \"decompress_cpu\"",
+        ),
+        (
+            is_logical && costs,
+            "costs",
+            "a start or an end takes no time",
+        ),
+        (
+            is_logical && (has_flows || has_others || !is_one || entry.same_flows),
+            "flows",
+            "a start or an end has none",
+        ),
+        (
+            is_logical && entry.uncertainty.is_some(),
+            "uncertainty",
+            "a start or an end has no capacity",
+        ),
+        (
+            is_logical && entry.host.is_some(),
+            "host",
+            "a start or an end uses no host",
+        ),
+        (
+            has_others && has_flows,
+            "least_flows and most_flows",
+            "its flows are those of the nodes in \"flows_of\"",
+        ),
+        (
+            is_one && entry.same_flows,
+            "same_flows",
+            "it has one member",
+        ),
+        (
+            entry.memory_per_flow.is_some() && entry.host.is_none(),
+            "memory_per_flow",
+            "it has no host whose memory it uses",
+        ),
+    ];
+    match without.iter().find(|it| it.0) {
+        Some((_, field, because)) => {
+            let text = format!(
+                "node \"{}\": \"{field}\" has no effect, because {because}: remove it",
+                entry.name
+            );
+            Err(Fault::new(&entry.name, &["name"], text))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Returns the rate of TCP payload on an Ethernet line: 0.9415 of the line rate at an MTU of 1500.
@@ -318,6 +381,15 @@ fn path_of(of: &str, entry: TcpEntry) -> Result<PathCapacity, Fault> {
             return Err(Fault::new(of, &["name"], text));
         }
     };
+    let congestion = Congestion::of_name(&entry.congestion);
+    if !congestion.is_known() {
+        let text = format!(
+            "the path of \"{of}\": \"{}\" is no congestion control of Linux: write \"cubic\", \
+            \"bbr\", \"reno\" or another one",
+            entry.congestion
+        );
+        return Err(Fault::new(&entry.congestion, &["congestion"], text));
+    }
     let likely = entry.window.map_or(f64::INFINITY, |it| it.value);
     Ok(PathCapacity {
         path,
@@ -329,7 +401,7 @@ fn path_of(of: &str, entry: TcpEntry) -> Result<PathCapacity, Fault> {
         },
         loss: entry.loss.map_or(0.0, |it| it.value),
         segment: f64::from(entry.mtu - PACKET_HEADERS),
-        congestion: Congestion::of_name(&entry.congestion),
+        congestion,
     })
 }
 
@@ -380,6 +452,7 @@ pub fn file(graph: &Graph) -> GraphFile {
     };
     GraphFile {
         startup: above_zero(graph.startup),
+        round_trips: (graph.round_trips > 0.0).then_some(graph.round_trips),
         tied: graph
             .tied
             .iter()

@@ -11,6 +11,9 @@ pub struct GraphFile {
     /// Time for round trips and handshakes before the first byte and after the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup: Option<Quantity<OfTime>>,
+    /// Number of round trips of the path before the first byte and after the last one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trips: Option<f64>,
     /// Groups of nodes with a common number of flows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tied: Vec<Vec<String>>,

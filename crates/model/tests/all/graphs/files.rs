@@ -73,6 +73,26 @@ fn errors_state_line_and_remedy() {
             "alpha = \"-3.5 GB/s\"",
             "alpha must be",
         ),
+        (
+            "congestion = \"cubic\"",
+            "congestion = \"nonsense\"",
+            "no congestion control",
+        ),
+        (
+            "kind = \"compress\"",
+            "kind = \"compress\"\ncpu = \"1 s/GB\"",
+            "\"cpu\" has no effect",
+        ),
+        (
+            "flows_of = [\"disks\"]",
+            "flows_of = [\"disks\"]\nmost_flows = 4",
+            "has no effect",
+        ),
+        (
+            "kind = \"end\"",
+            "kind = \"end\"\nhost = \"source\"",
+            "has no effect",
+        ),
         ("line = \"10 Gbit/s\", ", "", "give one of them"),
         ("loss = \"0.001%\"", "loss = 5", "percent"),
         ("ratio = 2.46", "ratio = -2", "ratio must be"),

@@ -16,4 +16,5 @@ mod priced;
 mod random;
 mod simplex;
 mod speed;
+mod varied;
 mod windows;
