@@ -28,9 +28,9 @@ const MOST: [(&str, usize); 10] = [
     ("instrument", 2),
     ("model", 1),
     ("net", 2),
-    ("proto", 10),
+    ("proto", 1),
     ("system", 1),
-    ("transfer", 3),
+    ("transfer", 2),
 ];
 
 /// Finds crates with more unclear comments and names than their number.
