@@ -1,5 +1,6 @@
 //! Data connections.
 
+use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -14,6 +15,14 @@ const BACKLOG: i32 = 128;
 
 /// Time for a data connection to the server, which has just named the port.
 const CONNECT: Duration = Duration::from_secs(30);
+
+/// True if the operation on a data connection can be repeated after a wait.
+pub fn may_repeat(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
 
 /// Connects to a port of the server.
 ///
@@ -46,7 +55,7 @@ pub fn listen(
     buffer_bytes: Option<usize>,
 ) -> Result<TcpListener, Error> {
     let any = 0..=0;
-    let mut last = std::io::Error::from(std::io::ErrorKind::AddrInUse);
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
     for port in ports.unwrap_or(&any).clone() {
         match listen_at(SocketAddr::new(address, port), buffer_bytes) {
             Ok(listener) => return Ok(listener),
@@ -56,7 +65,7 @@ pub fn listen(
     Err(Error::io(format!("listen for data at {address}"), last))
 }
 
-fn listen_at(address: SocketAddr, buffer_bytes: Option<usize>) -> std::io::Result<TcpListener> {
+fn listen_at(address: SocketAddr, buffer_bytes: Option<usize>) -> io::Result<TcpListener> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM,
@@ -74,7 +83,7 @@ fn listen_at(address: SocketAddr, buffer_bytes: Option<usize>) -> std::io::Resul
     Ok(socket.into())
 }
 
-fn set_buffers(socket: &impl std::os::fd::AsFd, bytes: Option<usize>) -> std::io::Result<()> {
+fn set_buffers(socket: &impl std::os::fd::AsFd, bytes: Option<usize>) -> io::Result<()> {
     let Some(bytes) = bytes else {
         return Ok(());
     };

@@ -3,6 +3,7 @@
 mod listing;
 mod login;
 mod names;
+mod pipeline;
 pub mod retrieve;
 pub mod store;
 
@@ -161,6 +162,11 @@ impl Session {
     /// Returns the requested size of TCP buffers of this end.
     pub(crate) fn buffer_bytes(&self) -> Option<usize> {
         self.options.buffer_bytes.map(|bytes| bytes as usize)
+    }
+
+    /// Returns the number of data connections of each file in extended block mode.
+    pub(crate) fn connections(&self) -> u8 {
+        self.options.connections.clamp(1, 64)
     }
 
     /// Listens for data connections of the server.

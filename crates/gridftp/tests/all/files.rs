@@ -7,7 +7,7 @@ use longhaul_gridftp::retrieve::Fetch;
 use longhaul_gridftp::session::{Options, TransferMode};
 use longhaul_gridftp::store::Put;
 
-use super::servers::{Kind, Memory, Server, all, content};
+use super::servers::{Kind, Memory, Server, all, content, fetched, stored};
 
 /// Sizes at the edges of blocks, and more files than commands are sent ahead.
 fn sizes() -> Vec<usize> {
@@ -217,15 +217,7 @@ fn a_shorter_file_replaces_a_longer_one() {
             for size in [5000, 10, 0] {
                 let source = Memory::of(&content(size, 1));
                 let path = server.remote("f");
-                let file = Put {
-                    path: &path,
-                    size: size as u64,
-                    present: Ranges::default(),
-                    source: &source,
-                };
-                session
-                    .store(&[file], &mut |_, result| result.unwrap())
-                    .unwrap();
+                stored(&mut session, &path, size as u64, &source);
                 assert_eq!(std::fs::read(server.local("f")).unwrap(), source.bytes());
             }
         }
@@ -241,25 +233,8 @@ fn downloads_uploads_and_listings_share_a_session() {
             for number in 0..3 {
                 let path = server.remote(&format!("f{number}"));
                 let source = Memory::of(&bytes);
-                let put = Put {
-                    path: &path,
-                    size: 100_000,
-                    present: Ranges::default(),
-                    source: &source,
-                };
-                session
-                    .store(&[put], &mut |_, result| result.unwrap())
-                    .unwrap();
-                let sink = Memory::default();
-                let fetch = Fetch {
-                    path: &path,
-                    size: 100_000,
-                    present: Ranges::default(),
-                    sink: &sink,
-                };
-                session
-                    .retrieve(&[fetch], &mut |_, result| result.unwrap())
-                    .unwrap();
+                stored(&mut session, &path, 100_000, &source);
+                let sink = fetched(&mut session, &path, 100_000);
                 assert!(sink.bytes() == bytes);
                 let mut count = 0;
                 let directory = server.remote("");

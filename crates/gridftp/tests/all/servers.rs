@@ -11,9 +11,9 @@ use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
 use longhaul_gridftp::location::Location;
-use longhaul_gridftp::retrieve::Sink;
+use longhaul_gridftp::retrieve::{Fetch, Sink};
 use longhaul_gridftp::session::{Options, Session};
-use longhaul_gridftp::store::Source;
+use longhaul_gridftp::store::{Put, Source};
 
 /// Seconds after which a server ends in any case.
 const LIMIT: &str = "120";
@@ -196,4 +196,32 @@ pub fn content(length: usize, seed: u64) -> Vec<u8> {
     }
     bytes.truncate(length);
     bytes
+}
+
+/// Stores a whole file.
+pub fn stored(session: &mut Session, path: &[u8], size: u64, source: &Memory) {
+    let put = Put {
+        path,
+        size,
+        present: Default::default(),
+        source,
+    };
+    session
+        .store(&[put], &mut |_, result| result.unwrap())
+        .unwrap();
+}
+
+/// Fetches a whole file.
+pub fn fetched(session: &mut Session, path: &[u8], size: u64) -> Memory {
+    let sink = Memory::default();
+    let fetch = Fetch {
+        path,
+        size,
+        present: Default::default(),
+        sink: &sink,
+    };
+    session
+        .retrieve(&[fetch], &mut |_, result| result.unwrap())
+        .unwrap();
+    sink
 }

@@ -3,11 +3,9 @@
 use std::path::Path;
 
 use longhaul_gridftp::location::Location;
-use longhaul_gridftp::retrieve::Fetch;
 use longhaul_gridftp::session::{Options, Session};
-use longhaul_gridftp::store::Put;
 
-use super::servers::{Memory, content};
+use super::servers::{Memory, content, fetched, stored};
 
 #[test]
 fn a_server_that_ssh_starts_sends_and_receives_files() {
@@ -33,26 +31,9 @@ fn a_server_that_ssh_starts_sends_and_receives_files() {
     let local = directory.path().join("f");
     let path = local.clone().into_os_string().into_encoded_bytes();
     let source = Memory::of(&bytes);
-    let put = Put {
-        path: &path,
-        size: 1_000_000,
-        present: Default::default(),
-        source: &source,
-    };
-    session
-        .store(&[put], &mut |_, result| result.unwrap())
-        .unwrap();
+    stored(&mut session, &path, 1_000_000, &source);
     assert!(std::fs::read(&local).unwrap() == bytes);
-    let sink = Memory::default();
-    let fetch = Fetch {
-        path: &path,
-        size: 1_000_000,
-        present: Default::default(),
-        sink: &sink,
-    };
-    session
-        .retrieve(&[fetch], &mut |_, result| result.unwrap())
-        .unwrap();
+    let sink = fetched(&mut session, &path, 1_000_000);
     assert!(sink.bytes() == bytes);
 }
 

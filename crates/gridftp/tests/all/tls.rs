@@ -3,11 +3,9 @@
 use std::path::PathBuf;
 
 use longhaul_gridftp::Error;
-use longhaul_gridftp::retrieve::Fetch;
 use longhaul_gridftp::session::{Options, Session, TlsUse};
-use longhaul_gridftp::store::Put;
 
-use super::servers::{Kind, Memory, Server, content};
+use super::servers::{Kind, Memory, Server, content, fetched, stored};
 
 /// Starts a server with TLS. Returns the file with its certificate.
 fn start() -> Option<(Server, tempfile::TempDir, PathBuf)> {
@@ -42,25 +40,8 @@ fn data_travel_in_tls_if_the_server_offers_it() {
     for name in ["a", "b"] {
         let path = server.remote(name);
         let source = Memory::of(&bytes);
-        let put = Put {
-            path: &path,
-            size: 1_000_000,
-            present: Default::default(),
-            source: &source,
-        };
-        session
-            .store(&[put], &mut |_, result| result.unwrap())
-            .unwrap();
-        let sink = Memory::default();
-        let fetch = Fetch {
-            path: &path,
-            size: 1_000_000,
-            present: Default::default(),
-            sink: &sink,
-        };
-        session
-            .retrieve(&[fetch], &mut |_, result| result.unwrap())
-            .unwrap();
+        stored(&mut session, &path, 1_000_000, &source);
+        let sink = fetched(&mut session, &path, 1_000_000);
         assert!(sink.bytes() == bytes);
     }
 }

@@ -1,6 +1,5 @@
 //! Downloads in extended block mode: the server connects to this end.
 
-use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -10,29 +9,23 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::{Ended, Fetch, READ_BYTES};
 use crate::control::wait;
+use crate::data::may_repeat;
 use crate::error::Error;
 use crate::protocol::address::active;
 use crate::protocol::block::{BlockReader, Part};
 use crate::protocol::ranges::Ranges;
 use crate::protocol::reply::Reply;
+use crate::session::pipeline::{Answer, Pipeline};
 use crate::session::{Kept, Session};
 
 /// Files whose commands are sent before their data arrive.
 const FILES_AHEAD: usize = 32;
-
-/// Ranges that the command `REST` names. Data of further ranges are sent again.
-const RESTART_RANGES: usize = 100;
 
 /// Data connections that the server may open.
 const MAXIMUM_CONNECTIONS: usize = 256;
 
 /// Time for the first data connection of the server. Firewalls drop packets silently.
 const FIRST_CONNECTION: Duration = Duration::from_secs(20);
-
-/// Code of a reply: the server has received these ranges.
-const RANGE_MARKER: u16 = 111;
-/// Code of a reply: number of bytes transferred so far.
-const PERFORMANCE_MARKER: u16 = 112;
 
 /// Data connections from the server, kept for the next file.
 #[derive(Debug)]
@@ -93,23 +86,10 @@ impl Current {
     }
 }
 
-/// Reply that the server owes.
-#[derive(Clone, Copy)]
-enum Owed {
-    /// To `REST`.
-    Restart,
-    /// To `RETR`.
-    File,
-}
-
 /// A batch of downloads.
 struct Batch<'a, 'b> {
     files: &'a [Fetch<'b>],
-    /// Number of files whose commands are sent.
-    sent: usize,
-    /// Index of the current file.
-    head: usize,
-    owed: VecDeque<Owed>,
+    pipeline: Pipeline<'a>,
     /// Time at which the last byte arrived or a command was sent.
     heard: Instant,
 }
@@ -124,21 +104,20 @@ impl Session {
             return Ok(());
         }
         let mut incoming = self.incoming()?;
+        let commands = files.iter().map(|file| (file.path, &file.present));
         let mut batch = Batch {
             files,
-            sent: 0,
-            head: 0,
-            owed: VecDeque::new(),
+            pipeline: Pipeline::new("RETR", commands, FILES_AHEAD),
             heard: Instant::now(),
         };
-        while let Some(file) = files.get(batch.head) {
+        while let Some(file) = files.get(batch.pipeline.head()) {
             let mut current = Current::new(file);
             let result = self.retrieve_one(&mut batch, &mut incoming, &mut current);
             match result {
                 Err(error) if error.ends_session() || current.is_announced => return Err(error),
-                result => ended(batch.head, result),
+                result => ended(batch.pipeline.head(), result),
             }
-            batch.head += 1;
+            batch.pipeline.advance();
             for connection in &mut incoming.connections {
                 connection.has_ended = false;
             }
@@ -153,7 +132,7 @@ impl Session {
         if let Kept::Incoming(incoming) = std::mem::replace(&mut self.kept, Kept::Extended) {
             return Ok(incoming);
         }
-        let count = self.options.connections.clamp(1, 64);
+        let count = self.connections();
         let parallelism = format!("RETR Parallelism={count},{count},{count};");
         self.control.send("OPTS", Some(parallelism.as_bytes()))?;
         let listener = self.listen()?;
@@ -181,9 +160,11 @@ impl Session {
         incoming: &mut Incoming,
         current: &mut Current,
     ) -> Result<(), Error> {
-        let file = &batch.files[batch.head];
+        let file = &batch.files[batch.pipeline.head()];
         loop {
-            self.send_ahead(batch)?;
+            if batch.pipeline.send(&mut self.control)? {
+                batch.heard = Instant::now();
+            }
             self.take_replies(batch, current)?;
             if let Some(reply) = &current.reply
                 && !reply.is_success()
@@ -205,23 +186,6 @@ impl Session {
         }
     }
 
-    /// Sends the commands of further files.
-    fn send_ahead(&mut self, batch: &mut Batch<'_, '_>) -> Result<(), Error> {
-        while batch.sent < batch.files.len() && batch.sent - batch.head < FILES_AHEAD {
-            let file = &batch.files[batch.sent];
-            if !file.present.is_empty() {
-                let marker = file.present.first(RESTART_RANGES).marker();
-                self.control.send("REST", Some(marker.as_bytes()))?;
-                batch.owed.push_back(Owed::Restart);
-            }
-            self.control.send("RETR", Some(file.path))?;
-            batch.owed.push_back(Owed::File);
-            batch.sent += 1;
-            batch.heard = Instant::now();
-        }
-        Ok(())
-    }
-
     /// Takes replies that have arrived, up to the final one of the current file.
     fn take_replies(
         &mut self,
@@ -229,25 +193,13 @@ impl Session {
         current: &mut Current,
     ) -> Result<(), Error> {
         while current.reply.is_none()
-            && let Some(reply) = self.control.arrived()?
+            && let Some(answer) = batch.pipeline.arrived(&mut self.control)?
         {
-            let owed = batch.owed.front().copied();
-            match (owed, reply.code) {
-                (_, RANGE_MARKER | PERFORMANCE_MARKER) => {}
-                (_, 421) => return Err(Error::refused("RETR", &reply)),
+            match answer {
                 // A server that rejects the ranges sends the whole file.
-                (Some(Owed::Restart), _) => {
-                    batch.owed.pop_front();
-                }
-                (Some(Owed::File), 100..200) => current.is_announced = true,
-                (Some(Owed::File), _) => {
-                    batch.owed.pop_front();
-                    current.reply = Some(reply);
-                }
-                (None, _) => {
-                    let text = format!("a reply without a command: {}", reply.text());
-                    return Err(Error::Unexpected(text));
-                }
+                Answer::Ranges(_) | Answer::Restart(_) => {}
+                Answer::Announced => current.is_announced = true,
+                Answer::Ended(reply) => current.reply = Some(reply),
             }
         }
         Ok(())
@@ -294,7 +246,7 @@ impl Session {
         if ready[1] {
             incoming.accept(self.server())?;
         }
-        let file = &batch.files[batch.head];
+        let file = &batch.files[batch.pipeline.head()];
         let connections = readable.iter().zip(&ready[2..]);
         let connections = connections.filter(|(_, ready)| **ready);
         incoming.receive(connections.map(|(index, _)| *index), file, current)?;
@@ -399,14 +351,7 @@ impl Connection {
                 self.split(file, current)?;
                 Ok(Progress::Open)
             }
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) =>
-            {
-                Ok(Progress::Open)
-            }
+            Err(error) if may_repeat(&error) => Ok(Progress::Open),
             Err(error) => Err(Error::io("read data of the server", error)),
         }
     }

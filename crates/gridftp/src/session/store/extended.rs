@@ -1,7 +1,6 @@
 //! Uploads in extended block mode: this end connects to the server.
 
-use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 
@@ -9,23 +8,17 @@ use rustix::event::{PollFd, PollFlags};
 
 use super::{BLOCK_BYTES, Put, read_block};
 use crate::control::wait;
+use crate::data::may_repeat;
 use crate::error::Error;
 use crate::protocol::block::{END_OF_DATA, END_OF_FILE, HEADER_BYTES, Header};
 use crate::protocol::ranges::Ranges;
 use crate::protocol::reply::Reply;
+use crate::session::pipeline::{Answer, Pipeline, RESTART_RANGES};
 use crate::session::retrieve::Ended;
 use crate::session::{Kept, Session};
 
 /// Files whose commands are sent before their data.
 const FILES_AHEAD: usize = 16;
-
-/// Ranges that the command `REST` names. Data of further ranges are sent again.
-const RESTART_RANGES: usize = 100;
-
-/// Code of a reply: the server has received these ranges.
-const RANGE_MARKER: u16 = 111;
-/// Code of a reply: number of bytes transferred so far.
-const PERFORMANCE_MARKER: u16 = 112;
 
 /// Text of a range marker before its ranges.
 const RANGE_TEXT: &[u8] = b"Range Marker";
@@ -60,25 +53,6 @@ struct Current {
     reply: Option<Reply>,
 }
 
-/// Reply that the server owes.
-#[derive(Clone, Copy)]
-enum Owed {
-    /// To `REST`.
-    Restart,
-    /// To `STOR`.
-    File,
-}
-
-/// A batch of uploads.
-struct Batch<'a, 'b> {
-    files: &'a [Put<'b>],
-    /// Number of files whose commands are sent.
-    sent: usize,
-    /// Index of the current file.
-    head: usize,
-    owed: VecDeque<Owed>,
-}
-
 impl Session {
     pub(super) fn store_extended(
         &mut self,
@@ -89,13 +63,9 @@ impl Session {
             return Ok(());
         }
         let mut outgoing = self.outgoing()?;
-        let mut batch = Batch {
-            files,
-            sent: 0,
-            head: 0,
-            owed: VecDeque::new(),
-        };
-        while let Some(file) = files.get(batch.head) {
+        let commands = files.iter().map(|file| (file.path, &file.present));
+        let mut pipeline = Pipeline::new("STOR", commands, FILES_AHEAD);
+        while let Some(file) = files.get(pipeline.head()) {
             let present = file.present.first(RESTART_RANGES);
             let mut missing = present.missing(file.size);
             missing.reverse();
@@ -105,12 +75,12 @@ impl Session {
                 is_announced: false,
                 reply: None,
             };
-            let result = self.store_one(&mut batch, &mut outgoing, &mut current);
+            let result = self.store_one(file, &mut pipeline, &mut outgoing, &mut current);
             match result {
                 Err(error) if error.ends_session() || current.is_announced => return Err(error),
-                result => ended(batch.head, result),
+                result => ended(pipeline.head(), result),
             }
-            batch.head += 1;
+            pipeline.advance();
             for connection in &mut outgoing.connections {
                 connection.has_ended = false;
             }
@@ -127,7 +97,7 @@ impl Session {
         }
         let port = self.passive_port()?;
         let mut connections = Vec::new();
-        for _ in 0..self.options.connections.clamp(1, 64) {
+        for _ in 0..self.connections() {
             let stream = self.connect_data(port)?;
             let set = stream.set_nonblocking(true);
             set.map_err(|error| Error::io("open a data connection", error))?;
@@ -144,14 +114,14 @@ impl Session {
     /// Sends one file.
     fn store_one(
         &mut self,
-        batch: &mut Batch<'_, '_>,
+        file: &Put<'_>,
+        pipeline: &mut Pipeline<'_>,
         outgoing: &mut Outgoing,
         current: &mut Current,
     ) -> Result<(), Error> {
-        let file = &batch.files[batch.head];
         loop {
-            self.send_commands(batch)?;
-            self.take_markers(batch, file, current)?;
+            pipeline.send(&mut self.control)?;
+            self.take_markers(file, pipeline, current)?;
             if let Some(reply) = &current.reply {
                 if !reply.is_success() {
                     return Err(Error::refused("STOR", reply));
@@ -166,54 +136,26 @@ impl Session {
         }
     }
 
-    /// Sends the commands of further files.
-    fn send_commands(&mut self, batch: &mut Batch<'_, '_>) -> Result<(), Error> {
-        while batch.sent < batch.files.len() && batch.sent - batch.head < FILES_AHEAD {
-            let file = &batch.files[batch.sent];
-            if !file.present.is_empty() {
-                let marker = file.present.first(RESTART_RANGES).marker();
-                self.control.send("REST", Some(marker.as_bytes()))?;
-                batch.owed.push_back(Owed::Restart);
-            }
-            self.control.send("STOR", Some(file.path))?;
-            batch.owed.push_back(Owed::File);
-            batch.sent += 1;
-        }
-        Ok(())
-    }
-
     /// Takes replies that have arrived, up to the final one of the current file.
     fn take_markers(
         &mut self,
-        batch: &mut Batch<'_, '_>,
         file: &Put<'_>,
+        pipeline: &mut Pipeline<'_>,
         current: &mut Current,
     ) -> Result<(), Error> {
         while current.reply.is_none()
-            && let Some(reply) = self.control.arrived()?
+            && let Some(answer) = pipeline.arrived(&mut self.control)?
         {
-            let owed = batch.owed.front().copied();
-            match (owed, reply.code) {
-                (_, RANGE_MARKER) => current.add_marker(&reply, file),
-                (_, PERFORMANCE_MARKER) => {}
-                (_, 421) => return Err(Error::refused("STOR", &reply)),
-                (Some(Owed::Restart), 300..400) => {
-                    batch.owed.pop_front();
-                }
+            match answer {
+                Answer::Ranges(reply) => current.add_marker(&reply, file),
+                Answer::Restart(reply) if reply.is_intermediate() => {}
                 // Without the ranges, the server would empty the file.
-                (Some(Owed::Restart), _) => {
+                Answer::Restart(reply) => {
                     current.is_announced = true;
                     return Err(Error::refused("REST", &reply));
                 }
-                (Some(Owed::File), 100..200) => current.is_announced = true,
-                (Some(Owed::File), _) => {
-                    batch.owed.pop_front();
-                    current.reply = Some(reply);
-                }
-                (None, _) => {
-                    let text = format!("a reply without a command: {}", reply.text());
-                    return Err(Error::Unexpected(text));
-                }
+                Answer::Announced => current.is_announced = true,
+                Answer::Ended(reply) => current.reply = Some(reply),
             }
         }
         Ok(())
@@ -303,11 +245,7 @@ impl Outgoing {
             .write(&connection.frame[connection.sent..])
         {
             Ok(sent) => connection.sent += sent,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) => {}
+            Err(error) if may_repeat(&error) => {}
             Err(error) => return Err(Error::io("send data to the server", error)),
         }
         Ok(())
