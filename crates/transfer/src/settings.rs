@@ -57,6 +57,39 @@ pub struct ConnectionSettings {
     pub ssh: SshSettings,
 }
 
+impl ConnectionSettings {
+    /// Returns the settings without credentials and settings of SSH, for a job whose client has
+    /// introduced the two ends. All fields are listed, so that a new one cannot be forgotten.
+    pub(crate) fn introduced(self) -> ConnectionSettings {
+        let ConnectionSettings {
+            fingerprint: _,
+            accept_new: _,
+            authority: _,
+            token_file: _,
+            certificate: _,
+            key: _,
+            data_security,
+            congestion,
+            nice,
+            bind,
+            mptcp,
+            buffer,
+            timeout,
+            ssh: _,
+        } = self;
+        ConnectionSettings {
+            data_security,
+            congestion,
+            nice,
+            bind,
+            mptcp,
+            buffer,
+            timeout,
+            ..ConnectionSettings::default()
+        }
+    }
+}
+
 impl Default for ConnectionSettings {
     fn default() -> ConnectionSettings {
         ConnectionSettings {

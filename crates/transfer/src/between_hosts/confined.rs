@@ -164,57 +164,36 @@ impl Confined {
 }
 
 /// Returns the connection settings of a job. The client has introduced the other end, and this
-/// end's identity was created for the job, so the settings must name no files.
+/// end's identity was created for the job, so the settings must name no files. The job makes no
+/// logins, so that settings for them have no effect.
 fn connection_of(asked: ConnectionSettings) -> Result<ConnectionSettings, Stop> {
-    let ConnectionSettings {
-        fingerprint,
-        accept_new,
-        authority,
-        token_file,
-        certificate,
-        key,
-        data_security,
-        congestion,
-        nice,
-        bind,
-        mptcp,
-        buffer,
-        timeout,
-        ssh:
-            SshSettings {
-                ssh,
-                remote_longhaul,
-                install_remote,
-                ports,
-                // The job makes no logins.
-                persist: _,
-                asks_nobody: _,
-            },
-    } = asked;
-    let files = [authority, token_file, certificate, key];
-    let names_files = files.iter().any(Option::is_some);
-    let runs = ssh.is_some() || remote_longhaul.is_some() || install_remote || ports.is_some();
-    if names_files || runs || accept_new || fingerprint.is_some() || !bind.is_empty() {
+    let files = [
+        &asked.authority,
+        &asked.token_file,
+        &asked.certificate,
+        &asked.key,
+    ];
+    let SshSettings {
+        ssh,
+        remote_longhaul,
+        install_remote,
+        ports,
+        persist: _,
+        asks_nobody: _,
+    } = &asked.ssh;
+    let names_files = files.iter().any(|file| file.is_some());
+    let runs = ssh.is_some() || remote_longhaul.is_some() || *install_remote || ports.is_some();
+    let is_trusted = asked.accept_new || asked.fingerprint.is_some();
+    if names_files || runs || is_trusted || !asked.bind.is_empty() {
         return Err(refused("a job at a daemon is introduced to the other one"));
     }
-    if data_security != DataSecurity::Tls {
+    if asked.data_security != DataSecurity::Tls {
         return Err(refused("between two daemons data are encrypted"));
     }
+    let timeout = asked.timeout.min(LONGEST_TIMEOUT);
     Ok(ConnectionSettings {
-        fingerprint: None,
-        accept_new: false,
-        authority: None,
-        token_file: None,
-        certificate: None,
-        key: None,
-        data_security,
-        congestion,
-        nice,
-        bind,
-        mptcp,
-        buffer,
-        timeout: timeout.min(LONGEST_TIMEOUT),
-        ssh: SshSettings::default(),
+        timeout,
+        ..asked.introduced()
     })
 }
 

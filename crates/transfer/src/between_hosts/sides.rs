@@ -9,7 +9,7 @@ use longhaul_proto::handshake::{Operation, Role};
 use super::job_protocol::{MAXIMUM_NAME_BYTES, Shown};
 use super::viewer::Viewer;
 use crate::endpoint::{Endpoint, RemotePath};
-use crate::settings::{ConnectionSettings, SshSettings};
+use crate::settings::ConnectionSettings;
 use crate::spec::{TransferSpec, ValidSpec};
 use crate::stop::{Exit, Stop};
 
@@ -94,45 +94,14 @@ fn own_path(endpoint: &Endpoint) -> Endpoint {
 }
 
 /// Returns the connection settings of the job. The client has already authenticated the hosts, so
-/// the job gets no credentials. All fields are listed, so that a new one cannot be forgotten.
+/// the job gets no credentials.
 fn connection_of(asked: &ConnectionSettings) -> Result<ConnectionSettings, Stop> {
-    let ConnectionSettings {
-        fingerprint: _,
-        accept_new: _,
-        authority: _,
-        token_file: _,
-        certificate: _,
-        key: _,
-        data_security,
-        congestion,
-        nice,
-        bind,
-        mptcp,
-        buffer,
-        timeout,
-        ssh: _,
-    } = asked.clone();
-    if !bind.is_empty() {
+    if !asked.bind.is_empty() {
         let text = "--bind is for connections of this host, and a copy between two remote hosts \
                     has none: leave it out";
         return Err(Stop::new(Exit::Usage, text));
     }
-    Ok(ConnectionSettings {
-        fingerprint: None,
-        accept_new: false,
-        authority: None,
-        token_file: None,
-        certificate: None,
-        key: None,
-        data_security,
-        congestion,
-        nice,
-        bind,
-        mptcp,
-        buffer,
-        timeout,
-        ssh: SshSettings::default(),
-    })
+    Ok(asked.clone().introduced())
 }
 
 /// Returns a path as the user named it, for lists and messages.
