@@ -47,7 +47,7 @@ impl Codec {
 }
 
 impl fmt::Display for Codec {
-    /// Writes the codec's name on the command line.
+    /// Writes the codec's name in records and reports.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Codec::Plain | Codec::Omitted => f.write_str("none"),

@@ -20,6 +20,7 @@ use minicbor::{Decode, Decoder, Encode, decode};
 use crate::allowed::Allowed;
 use crate::block::HeaderKey;
 pub use crate::coding::Capability;
+use crate::command::FileCommand;
 use crate::listing::{ListRequest, Listed};
 pub use crate::options::Operation;
 use crate::options::{Stack, TransferOptions};
@@ -543,6 +544,11 @@ impl Request {
             && options.is_valid()
             && (self.role == Role::Sender || options.on_commit.is_none())
             && (self.role == Role::Receiver || options.filter.is_everything())
+            && (self.role == Role::Sender
+                || options
+                    .filter_command
+                    .as_ref()
+                    .is_none_or(FileCommand::is_valid))
             && !(has_command && self.stack == Stack::Paired)
             && block.is_power_of_two()
             && (crate::digest::SMALLEST_BLOCK_BYTES as usize..=crate::block::LARGEST_BLOCK_BYTES)
@@ -555,6 +561,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::FilterAt;
 
     #[test]
     fn another_version_is_recognised_before_any_other_field() {
@@ -602,6 +609,27 @@ mod tests {
             assert!(!tasks(name).into_iter().any(valid), "{name}");
         }
         assert!(valid(Task::DriveThrough));
+    }
+
+    /// The command line of a filter stays at an end that runs it and begins the session.
+    #[test]
+    fn only_an_end_that_writes_needs_no_filter_command() {
+        let request = |role, command: &[u8]| {
+            let options = TransferOptions {
+                filter_at: FilterAt::Source,
+                filter_command: Some(FileCommand {
+                    command: command.into(),
+                    jobs: 1,
+                    milliseconds: 1,
+                }),
+                ..TransferOptions::default()
+            };
+            let path = RequestPath::Path(b"/data".to_vec());
+            Request::new(role, vec![path], options).is_valid()
+        };
+        assert!(request(Role::Sender, b""));
+        assert!(request(Role::Receiver, b"gzip"));
+        assert!(!request(Role::Receiver, b""));
     }
 
     #[test]

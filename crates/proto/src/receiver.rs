@@ -495,16 +495,20 @@ impl Receiver {
 
     /// Returns the next message for the sender.
     pub fn poll_message(&mut self) -> Option<Message> {
-        if !self.outbox.has_message() {
-            let epoch = self.settings.epoch;
-            let acks = self.acks.take_messages(epoch).into_iter();
-            for message in acks.chain(self.outcomes.take_messages(epoch)) {
-                self.outbox.push_message(message);
-            }
-        }
         let message = self.outbox.poll_message();
         let message = message.or_else(|| self.probes.poll_message());
         let message = message.or_else(|| self.removals.poll_message());
+        if message.is_some() {
+            return message;
+        }
+        // Reports of arrivals and outcomes are collected until no other message waits.
+        let epoch = self.settings.epoch;
+        let acks = self.acks.take_messages(epoch).into_iter();
+        for message in acks.chain(self.outcomes.take_messages(epoch)) {
+            self.outbox.push_message(message);
+        }
+        let message = self.outbox.poll_message();
+        let message = message.or_else(|| self.removals.poll_ask());
         if message.is_some() || self.finish.told {
             return message;
         }

@@ -319,11 +319,11 @@ impl<W: Work> Sender<W> {
         self.work.has_message() || !self.plan.messages.is_empty()
     }
 
-    /// Returns the next message for the receiver. The receiver learns of an entry before it learns
-    /// of its end, so the messages of the work come first.
+    /// Returns the next message for the receiver. The plan has few messages, which may end large
+    /// files, so they come first. The receiver has learned of their entries before.
     pub fn poll_message(&mut self) -> Option<Message> {
-        let message = self.work.poll_message();
-        message.or_else(|| self.plan.messages.pop_front())
+        let message = self.plan.messages.pop_front();
+        message.or_else(|| self.work.poll_message())
     }
 
     /// Returns the next event of an entry.

@@ -9,6 +9,9 @@ use super::settings::{MAXIMUM_REMEMBERED_BYTES, MAXIMUM_UNDER_WAY};
 /// Memory of a number in a tree or list in bytes, slightly above the measured one.
 pub(super) const NUMBER_BYTES: usize = 64;
 
+/// Memory of a message in bytes without lists and texts, slightly above the measured one.
+pub(super) const MESSAGE_BYTES: usize = 128;
+
 /// Memory of a part of a receiver.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {

@@ -3,14 +3,12 @@
 use std::collections::VecDeque;
 
 use super::jobs::{ReceivedEvent, StorageJob};
-use super::load::Load;
+use super::load::{Load, MESSAGE_BYTES};
 use crate::block::ContentName;
 use crate::message::{Answer, Failure, Message, Outcome};
 
-/// Memory of a job and of a message in bytes without paths and texts, slightly above the measured
-/// one.
+/// Memory of a job in bytes without paths and texts, slightly above the measured one.
 const JOB_BYTES: usize = 256;
-const MESSAGE_BYTES: usize = 128;
 
 /// Jobs, messages and events that wait to be taken.
 #[derive(Debug, Default)]

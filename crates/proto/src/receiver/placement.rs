@@ -1,8 +1,8 @@
 //! Places the parts of a file, and decides when the file is complete.
 //!
 //! Several receivers may each hold some ranges of one file. Each has a placement of the whole file
-//! and places its ranges. One of them, or a third party, absorbs the parts of the others and
-//! commits the file when its placement is complete.
+//! and places its ranges. One placement absorbs the others and then shows that the file is
+//! complete. A copy has one receiver so far.
 
 use crate::block::PieceName;
 use crate::digest::{Checksum, Integrity, longest_block};

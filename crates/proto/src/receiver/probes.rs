@@ -4,12 +4,9 @@
 use std::collections::VecDeque;
 
 use super::jobs::{ReceiverError, StorageJob};
-use super::load::Load;
+use super::load::{Load, MESSAGE_BYTES};
 use crate::distinct::{MAXIMUM_PROBES, Probe, Question, SourcesQuestion};
 use crate::message::{Failure, Message};
-
-/// Memory of a message in bytes, slightly above the measured one.
-const MESSAGE_BYTES: usize = 128;
 
 /// State of the answer to the sender's question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

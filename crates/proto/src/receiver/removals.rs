@@ -6,16 +6,13 @@
 use std::collections::VecDeque;
 
 use super::jobs::{ReceivedEvent, ReceiverError, StorageJob};
-use super::load::Load;
+use super::load::{Load, MESSAGE_BYTES};
 use super::settings::ReceiverSettings;
 use crate::deletion::{NAMES_WINDOW, NamesOf, NamesOrder};
 use crate::message::{Failure, FailureKind, Message, Removal, Totals};
 
 /// Maximum number of unacknowledged messages about removals.
 pub(super) const REMOVED_WINDOW: u32 = 8;
-
-/// Memory of a message in bytes, slightly above the measured one.
-const MESSAGE_BYTES: usize = 128;
 
 /// State of the deletion.
 #[derive(Debug, Default)]
@@ -261,11 +258,15 @@ impl Removals {
         !self.messages.is_empty() || matches!(self.step, Step::Asking)
     }
 
-    /// Returns the next message. The request for names is the last one.
+    /// Returns the next message, except the request for names.
     pub(super) fn poll_message(&mut self) -> Option<Message> {
-        let message = self.messages.pop_front();
-        if message.is_some() || !matches!(self.step, Step::Asking) {
-            return message;
+        self.messages.pop_front()
+    }
+
+    /// Returns the request for names if it is due. It must follow all other messages.
+    pub(super) fn poll_ask(&mut self) -> Option<Message> {
+        if !matches!(self.step, Step::Asking) {
+            return None;
         }
         self.step = Step::Listing {
             order: NamesOrder::default(),

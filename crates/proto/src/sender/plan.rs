@@ -387,6 +387,13 @@ impl Plan {
             let size = tracked.entry.size();
             self.account.complete(&mut tracked.share, size);
         }
+        // An entry that is one task has no ranges.
+        if let Some(task) = tracked.task {
+            let entry = tracked.entry;
+            let result = TaskResult::Ended { entry, ending };
+            self.results.push_back((task, result));
+            return None;
+        }
         for task in tracked.task_ids() {
             let (entry, ending) = (tracked.entry.clone(), ending.clone());
             let result = TaskResult::Ended { entry, ending };

@@ -533,9 +533,10 @@ impl Work for Walk {
     }
 
     fn poll_message(&mut self) -> Option<Message> {
-        let message = self.messages.pop_front();
+        // Omitted names precede the end of the walk, after which the receiver may finish.
+        let message = self.names.poll_message();
+        let message = message.or_else(|| self.messages.pop_front());
         let message = message.or_else(|| self.digests.take().map(Message::Digests));
-        let message = message.or_else(|| self.names.poll_message());
         let message = message.or_else(|| self.searches.poll_message());
         let is_done = self.is_done();
         message.or_else(|| self.moves.poll_message(is_done))

@@ -2,28 +2,11 @@
 
 use longhaul_units::Moment;
 
-use crate::manifest::{Entry, EntryId, EntryKind, SourceIdentity, Timestamp, TreePath};
+use super::file;
+use crate::manifest::EntryId;
 use crate::message::{Answer, Failure, FailureKind, Message, Outcome};
 use crate::sender::{FilterStep, MOST_FILTERED, ReadData, Sender, SenderSettings};
 use crate::session::StreamId;
-
-fn file(id: u64, size: u64) -> Entry {
-    Entry {
-        id: EntryId(id),
-        parent: None,
-        path: TreePath::new(format!("file {id}").as_bytes()).unwrap(),
-        kind: EntryKind::File {
-            identity: SourceIdentity {
-                size,
-                ..SourceIdentity::default()
-            },
-            sparse: false,
-        },
-        mode: 0o644,
-        owner: Default::default(),
-        modified: Timestamp::default(),
-    }
-}
 
 /// Makes a sender of files of five bytes. The receiver has answered that it has all of them.
 fn questioned_files(files: u64) -> Sender {

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use longhaul_units::Moment;
 
+use super::file;
 use crate::block::PieceName;
-use crate::manifest::{Entry, EntryId, EntryKind, SourceIdentity, TreePath};
+use crate::manifest::{Entry, EntryId, EntryKind};
 use crate::message::{Answer, Failure, FailureKind, Message, Outcome, Totals};
 use crate::sender::{
     Dispatch, Ending, PackedRead, Part, PieceRead, ReadData, ReadJob, Sender, SenderError,
@@ -43,24 +44,6 @@ impl Work for List {
 
     fn is_done(&self) -> bool {
         self.tasks.is_empty() && self.open == 0
-    }
-}
-
-fn file(id: u64, size: u64) -> Entry {
-    Entry {
-        id: EntryId(id),
-        parent: None,
-        path: TreePath::new(format!("file {id}").as_bytes()).unwrap(),
-        kind: EntryKind::File {
-            identity: SourceIdentity {
-                size,
-                ..SourceIdentity::default()
-            },
-            sparse: false,
-        },
-        mode: 0o644,
-        modified: Default::default(),
-        owner: None,
     }
 }
 
