@@ -12,7 +12,7 @@ pub mod flows;
 pub mod tcp;
 
 pub use flows::FlowCapacity;
-pub use tcp::{ETHERNET_OVERHEAD, PACKET_HEADERS, PathCapacity, USUAL_FRAMING, Window};
+pub use tcp::{PACKET_HEADERS, PathCapacity, USUAL_FRAMING, Window, framing_of};
 
 /// The capacity of a node of the graph.
 #[derive(Clone, Debug, PartialEq)]

@@ -294,20 +294,19 @@ impl Graph {
     /// Returns the graph with the capacity of a node multiplied by a factor greater than zero. For
     /// a compressing or decompressing node, the capacities of all codecs are multiplied.
     #[must_use]
-    pub fn faster(&self, at: usize, factor: f64) -> Graph {
-        let mut graph = self.clone();
-        let kind = graph.nodes[at].kind;
-        let node = &mut graph.nodes[at];
+    pub fn faster(mut self, at: usize, factor: f64) -> Graph {
+        let kind = self.nodes[at].kind;
+        let node = &mut self.nodes[at];
         node.capacity = node.capacity.scaled(factor);
         node.seconds_per_file /= factor;
-        for codec in graph.parts.iter_mut().flat_map(|part| &mut part.codecs) {
+        for codec in self.parts.iter_mut().flat_map(|part| &mut part.codecs) {
             match kind {
                 NodeKind::Compress => codec.compress = codec.compress.scaled(factor),
                 NodeKind::Decompress => codec.decompress = codec.decompress.scaled(factor),
                 _ => {}
             }
         }
-        graph
+        self
     }
 
     /// Returns the nodes in topological order, or `None` if there is a cycle.

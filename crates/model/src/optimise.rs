@@ -144,11 +144,9 @@ impl From<GraphError> for SolveError {
 impl From<Unsolved> for SolveError {
     fn from(unsolved: Unsolved) -> SolveError {
         match unsolved {
-            Unsolved::Unbounded => SolveError::Unlimited,
             Unsolved::Stopped => SolveError::Stopped,
             // A rate of zero is always feasible.
             Unsolved::Infeasible => SolveError::Numerical("infeasible".to_owned()),
-            Unsolved::Numerical(what) => SolveError::Numerical(what),
         }
     }
 }
@@ -180,10 +178,7 @@ pub fn best_rate_near(graph: &Graph, near: f64, bound: Bound) -> Result<(f64, f6
 /// is at least the best rate. `near` is a similar rate. Returns `None` if it cannot be computed.
 pub fn relaxed_rate(graph: &Graph, near: f64, bound: Bound) -> Option<f64> {
     graph.check().ok()?;
-    let usable = near.is_finite() && near > 0.0;
-    let scale = usable
-        .then_some(near)
-        .or_else(|| build::first_scale(graph).ok())?;
+    let scale = scale_near(graph, near).ok()?;
     let built = Built::new(graph, scale, Counts::Fastest, build::MOST);
     let share = built.relaxed_rate(bound).ok()?;
     (share < build::MOST * 0.999).then_some(share * scale)
@@ -201,7 +196,7 @@ pub fn best_rate_above(graph: &Graph, above: f64, bound: Bound) -> Result<Option
         return best_rate(graph, bound).map(|it| Some(it.0).filter(|rate| *rate > above));
     }
     let built = bounded(graph, above, bound)?;
-    if built.most() < build::MOST && built.most() <= 1.0 {
+    if built.most() <= 1.0 {
         return Ok(None);
     }
     match built.fastest(Some(above), bound) {
@@ -219,11 +214,7 @@ pub fn best_rate_above(graph: &Graph, above: f64, bound: Bound) -> Result<Option
 /// If the graph is invalid or nothing limits its rate.
 pub fn rate_program(graph: &Graph) -> Result<(Program, f64), SolveError> {
     let (rate, _) = best_rate(graph, Bound::DEFAULT)?;
-    let scale = if rate > 0.0 {
-        rate
-    } else {
-        build::first_scale(graph)?
-    };
+    let scale = scale_near(graph, rate)?;
     let counted = Built::new(graph, scale, Counts::All, build::MOST);
     Ok((counted.rate_program(), counted.scale()))
 }
@@ -267,17 +258,22 @@ fn leanest(graph: &Graph, bound: Bound) -> Result<Optimum, SolveError> {
     }
 }
 
+/// Returns a rate in bytes per second near the optimum: `near` if it is usable, else a guess.
+fn scale_near(graph: &Graph, near: f64) -> Result<f64, SolveError> {
+    if near.is_finite() && near > 0.0 {
+        Ok(near)
+    } else {
+        build::first_scale(graph)
+    }
+}
+
 /// Returns the program scaled to its optimum, with the fastest solution.
 fn fastest(
     graph: &Graph,
     near: Option<f64>,
     bound: Bound,
 ) -> Result<(Built<'_>, program::Found), SolveError> {
-    let near = near.filter(|near| near.is_finite() && *near > 0.0);
-    let mut scale = match near {
-        Some(near) => near,
-        None => build::first_scale(graph)?,
-    };
+    let mut scale = scale_near(graph, near.unwrap_or_default())?;
     // The optimum may be far below the first guess. The solver needs numbers near one. The rate
     // without integers is close enough to find the scale.
     for attempt in 0..4 {

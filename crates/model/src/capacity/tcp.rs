@@ -64,7 +64,7 @@ pub const BBR_LOSS_LIMIT: f64 = 0.02;
 pub const PACKET_HEADERS: u32 = 52;
 
 /// Bytes that Ethernet adds to a packet: header, checksum, preamble and gap.
-pub const ETHERNET_OVERHEAD: f64 = 38.0;
+const ETHERNET_OVERHEAD: f64 = 38.0;
 
 /// Share of TCP payload on a line at an MTU of 1500: 1448 of 1538 bytes.
 pub const USUAL_FRAMING: f64 = 1448.0 / 1538.0;
@@ -76,6 +76,12 @@ const HTCP_LINEAR_SECONDS: f64 = 1.0;
 /// share of its window per round trip and keeps 7/8 after a loss (Kelly, "Scalable TCP", 2003): its
 /// mean window is 0.08 / p.
 const SCALABLE_WINDOW: f64 = 0.08;
+
+/// Returns the share of TCP payload on a line for segments of this size in bytes: 0.9415 at an MTU
+/// of 1500.
+pub fn framing_of(segment: f64) -> f64 {
+    segment / (segment + f64::from(PACKET_HEADERS) + ETHERNET_OVERHEAD)
+}
 
 impl PathCapacity {
     /// Returns the rate of `streams` streams in bytes per second: paper 000, Eq. 1 (with windows
@@ -94,7 +100,7 @@ impl PathCapacity {
 
     /// Returns the share of TCP payload on the path's line: 0.9415 at an MTU of 1500.
     pub fn framing(&self) -> f64 {
-        self.segment / (self.segment + f64::from(PACKET_HEADERS) + ETHERNET_OVERHEAD)
+        framing_of(self.segment)
     }
 
     /// Returns the path with the guaranteed windows as expected windows.

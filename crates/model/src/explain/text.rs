@@ -105,17 +105,19 @@ impl Explanation {
             let names: Vec<String> = set.iter().map(|it| named(*it, graph)).collect();
             listed(&names, "and")
         };
-        let waiting = self.share_of_round_trips();
+        let waiting = self.share_of_round_trips(graph);
         if waiting > MOSTLY_ROUND_TRIPS {
             return Some(format!(
                 "Round trips take {:.0} % of the time: connecting, and the growth of windows.",
                 waiting * 100.0
             ));
         }
-        let names = |set: &Vec<Constraint>| match set.len() {
-            _ if self.binding.len() == 1 => names(set),
-            1 => names(set),
-            _ => format!("{} together", names(set)),
+        let names = |set: &Vec<Constraint>| {
+            if self.binding.len() == 1 || set.len() == 1 {
+                names(set)
+            } else {
+                format!("{} together", names(set))
+            }
         };
         match self.binding.as_slice() {
             [] => None,
@@ -136,9 +138,10 @@ impl Explanation {
 
     /// Returns the share of the time for round trips: before the first byte, after the last one,
     /// and until the windows have grown.
-    fn share_of_round_trips(&self) -> f64 {
+    fn share_of_round_trips(&self, graph: &Graph) -> f64 {
         let prediction = self.prediction;
-        (prediction.startup + prediction.ramp.max(0.0)) / prediction.seconds.likely
+        let connecting = prediction.startup - graph.startup;
+        (connecting + prediction.ramp.max(0.0)) / prediction.seconds.likely
     }
 
     fn help(&self, graph: &Graph) -> Option<String> {
@@ -149,7 +152,7 @@ impl Explanation {
                 "the rate is then unlimited".to_owned()
             }
         };
-        if self.share_of_round_trips() > MOSTLY_ROUND_TRIPS {
+        if self.share_of_round_trips(graph) > MOSTLY_ROUND_TRIPS {
             return None;
         }
         let notable = self

@@ -118,12 +118,8 @@ impl Found {
 pub enum Unsolved {
     /// The rows contradict each other.
     Infeasible,
-    /// Nothing limits the objective.
-    Unbounded,
     /// The limit of the search was reached before a solution was found.
     Stopped,
-    /// The solver failed because of numerical problems.
-    Numerical(String),
 }
 
 impl Program {

@@ -6,9 +6,7 @@ use super::quantity::Quantity;
 use super::written::{
     CapacityEntry, CodecEntry, GraphFile, HostEntry, KindEntry, NodeEntry, PartEntry, TcpEntry,
 };
-use crate::capacity::{
-    Capacity, ETHERNET_OVERHEAD, FlowCapacity, PACKET_HEADERS, PathCapacity, Window,
-};
+use crate::capacity::{Capacity, FlowCapacity, PACKET_HEADERS, PathCapacity, Window, framing_of};
 use crate::graph::{Graph, GraphError, Host, Node, NodeKind, Part, PartCodec};
 use crate::response::Congestion;
 
@@ -317,8 +315,7 @@ fn payload_of_line(of: &str, rate: f64, mtu: u32) -> Result<f64, Fault> {
         let text = format!("\"{of}\": an MTU must be at least {LEAST_MTU} bytes");
         return Err(Fault::new(of, &["name"], text));
     }
-    let payload = f64::from(mtu - PACKET_HEADERS);
-    Ok(rate * payload / (f64::from(mtu) + ETHERNET_OVERHEAD))
+    Ok(rate * framing_of(f64::from(mtu - PACKET_HEADERS)))
 }
 
 fn capacity_of(of: &str, entry: CapacityEntry) -> Result<Capacity, Fault> {

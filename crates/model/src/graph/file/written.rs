@@ -8,7 +8,7 @@ use super::quantity::{OfCost, OfRate, OfShare, OfSize, OfTime, Quantity};
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GraphFile {
-    /// Time for round trips and handshakes before the first byte and after the last one.
+    /// Time in addition to the time for the bytes, without round trips.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub startup: Option<Quantity<OfTime>>,
     /// Number of round trips of the path before the first byte and after the last one.

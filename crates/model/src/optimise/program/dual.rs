@@ -101,14 +101,16 @@ impl Simplex {
     /// Makes the current basis dual feasible.
     fn start(&mut self) {
         self.restore_costs();
-        self.compute_reduced();
-        self.settle();
-        self.shift();
-        self.compute_values();
+        self.price();
     }
 
     fn refactor(&mut self) {
         self.factorise();
+        self.price();
+    }
+
+    /// Computes costs and values for the current factors, and makes the basis dual feasible.
+    fn price(&mut self) {
         self.compute_reduced();
         self.settle();
         self.shift();
@@ -118,11 +120,11 @@ impl Simplex {
     /// Changes the costs of variables whose reduced cost has the wrong sign for their only bound.
     fn shift(&mut self) {
         for var in 0..self.reduced.len() {
-            if self.is_basic(var) || self.lower[var] == self.upper[var] {
+            if self.is_basic(var) || self.is_fixed(var) {
                 continue;
             }
             let cost = self.reduced[var];
-            let is_wrong = if self.at_upper[var] || self.lower[var].is_infinite() {
+            let is_wrong = if self.rests_above(var) {
                 cost > OPTIMAL
             } else {
                 cost < -OPTIMAL
@@ -140,7 +142,7 @@ impl Simplex {
     fn perturb(&mut self) {
         self.is_perturbed = true;
         for var in 0..self.standard.columns {
-            if self.is_basic(var) || self.lower[var] == self.upper[var] {
+            if self.is_basic(var) || self.is_fixed(var) {
                 continue;
             }
             // A hash of the index spreads the changes.
@@ -220,8 +222,8 @@ impl Simplex {
     /// Shifts the cost of an entering variable whose reduced cost has the wrong sign.
     fn keep_sign(&mut self, entering: usize) {
         let cost = self.reduced[entering];
-        let is_upper = self.at_upper[entering] || self.lower[entering].is_infinite();
-        let fixed = self.lower[entering] == self.upper[entering];
+        let is_upper = self.rests_above(entering);
+        let fixed = self.is_fixed(entering);
         if !fixed && (is_upper && cost > 0.0 || !is_upper && cost < 0.0) {
             self.costs[entering] -= cost;
             self.reduced[entering] = 0.0;
@@ -235,11 +237,11 @@ impl Simplex {
         let mut open: Vec<Candidate> = Vec::new();
         for &var in &self.touched {
             let var = var as usize;
-            if self.is_basic(var) || self.lower[var] == self.upper[var] {
+            if self.is_basic(var) || self.is_fixed(var) {
                 continue;
             }
             let entry = sign * self.alpha[var];
-            let is_upper = self.at_upper[var] || self.lower[var].is_infinite();
+            let is_upper = self.rests_above(var);
             let helps = if is_upper {
                 entry < -LEAST_PIVOT
             } else {
@@ -327,10 +329,10 @@ impl Simplex {
     /// Returns the variable whose change reduces the true costs most.
     fn improving(&self) -> Option<usize> {
         let wrong = |var: usize| {
-            if self.is_basic(var) || self.lower[var] == self.upper[var] {
+            if self.is_basic(var) || self.is_fixed(var) {
                 return 0.0;
             }
-            let is_upper = self.at_upper[var] || self.lower[var].is_infinite();
+            let is_upper = self.rests_above(var);
             let cost = if is_upper {
                 self.reduced[var]
             } else {
@@ -346,7 +348,7 @@ impl Simplex {
     /// Moves a variable until another one reaches a bound. Returns false after a rounding error.
     fn primal_step(&mut self, entering: usize) -> bool {
         let column = self.solved_column(entering);
-        let is_upper = self.at_upper[entering] || self.lower[entering].is_infinite();
+        let is_upper = self.rests_above(entering);
         let direction = if is_upper { -1.0 } else { 1.0 };
         let room = |row: usize, slack: f64| {
             let var = self.head[row] as usize;

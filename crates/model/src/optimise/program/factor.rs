@@ -21,7 +21,7 @@ impl Lists {
         &self.entries[self.starts[at]..self.starts[at + 1]]
     }
 
-    /// Returns lists of the given sizes, filled by `fill`, which calls its argument for each entry.
+    /// Returns lists of the given sizes with these entries, each with the index of its list.
     fn new(sizes: &[usize], entries: impl Iterator<Item = (usize, (u32, f64))>) -> Lists {
         let mut starts = vec![0; sizes.len() + 1];
         for (at, size) in sizes.iter().enumerate() {

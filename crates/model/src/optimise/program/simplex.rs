@@ -125,7 +125,7 @@ impl Simplex {
         }
     }
 
-    /// Continues from a basis. The caller then calls [`Simplex::refresh`] by solving.
+    /// Continues from a basis. The next solution uses it.
     pub fn load(&mut self, basis: &Basis) {
         self.head.clone_from(&basis.head);
         self.at_upper.clone_from(&basis.at_upper);
@@ -149,6 +149,16 @@ impl Simplex {
     /// True if a variable is basic.
     pub fn is_basic(&self, var: usize) -> bool {
         self.position[var] != NOT_BASIC
+    }
+
+    /// True if both bounds of a variable are equal.
+    pub(super) fn is_fixed(&self, var: usize) -> bool {
+        self.lower[var] == self.upper[var]
+    }
+
+    /// True if a variable that is not basic can only decrease from its value.
+    pub(super) fn rests_above(&self, var: usize) -> bool {
+        self.at_upper[var] || self.lower[var].is_infinite()
     }
 
     /// Returns the value of a variable that is not basic.
@@ -259,7 +269,7 @@ impl Simplex {
         self.values = right;
     }
 
-    /// Computes the reduced costs, and moves variables to the bound that fits their sign.
+    /// Computes the reduced costs.
     pub(super) fn compute_reduced(&mut self) {
         let mut prices: Vec<f64> = self
             .head

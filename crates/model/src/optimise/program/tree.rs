@@ -27,6 +27,16 @@ struct Change {
     before: Option<Rc<Change>>,
 }
 
+impl Drop for Change {
+    /// Drops the list in a loop: it may be too long for a recursion.
+    fn drop(&mut self) {
+        let mut next = self.before.take();
+        while let Some(mut change) = next.and_then(Rc::into_inner) {
+            next = change.before.take();
+        }
+    }
+}
+
 /// A part of the search that is still open.
 struct Open {
     /// No solution in this part has a smaller objective.
@@ -128,11 +138,9 @@ impl<'a> Tree<'a> {
     }
 
     fn run(mut self, starts: &[Vec<f64>]) -> Result<Found, Unsolved> {
-        let mut bounds = self.bounds.clone();
-        if !self.propagation.run(&mut bounds, None) {
+        if !self.propagation.run(&mut self.bounds, None) {
             return Err(Unsolved::Infeasible);
         }
-        self.bounds = bounds;
         for values in starts {
             self.try_values(values);
             self.simplex.reset();
@@ -259,10 +267,12 @@ impl<'a> Tree<'a> {
             let basis = Rc::new(self.simplex.basis());
             if self.nodes == 1 || self.best.is_none() || self.nodes.is_multiple_of(ROUNDING_PERIOD)
             {
+                // The reduced costs of this node are used below.
+                let solved = self.simplex.clone();
                 self.round(&bounds, &values);
-                self.simplex.load(&basis);
-                Tree::set(&mut self.simplex, &bounds);
-                self.simplex.solve();
+                let work = self.simplex.work;
+                self.simplex = solved;
+                self.simplex.work = work;
                 if bound >= self.cutoff() {
                     return None;
                 }
@@ -281,7 +291,12 @@ impl<'a> Tree<'a> {
                     let splits = self
                         .branching
                         .fractional(self.program, &bounds, &values, 1e-10);
-                    splits.into_iter().next()?
+                    let Some(split) = splits.into_iter().next() else {
+                        // The part stays open: its only solution could not be computed.
+                        self.lost = self.lost.min(bound);
+                        return None;
+                    };
+                    split
                 }
                 splits => {
                     let mut branching = std::mem::take(&mut self.branching);
