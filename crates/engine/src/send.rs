@@ -72,7 +72,6 @@ use gather::Gathering;
 use kinds::{Elements, Kinds};
 use longhaul_storage::DataMode;
 use longhaul_storage::fan_out::Pace;
-use longhaul_system::limits::thread_refusal;
 use longhaul_system::queue::Queue;
 use longhaul_system::seats::{Role, Seat};
 use mounted::Mounted;
@@ -288,9 +287,7 @@ impl Stages for SendSide {
                 let (side, transfer) = (&*side, &*walker);
                 Sending { side, transfer }.walk();
             });
-        if let Err(error) = started {
-            transfer.fail_here(&thread_refusal(&error));
-        }
+        need(transfer, started.map(drop));
     }
 
     fn stop(&self) {

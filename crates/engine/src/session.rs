@@ -77,7 +77,6 @@ pub(crate) use stages::Side;
 use steer::Steering;
 use streams::dial::Calling;
 use streams::{StreamSet, StreamThread};
-use timer::Timer;
 
 // tidy: long file because one lock guards what its functions change.
 
@@ -503,14 +502,12 @@ impl Transfer {
             paths: Mutex::default(),
         });
         transfer.side.start(&transfer);
-        let timer = Arc::clone(&transfer);
+        let own = Arc::clone(&transfer);
         // Without this thread the session would never time out.
         let started = std::thread::Builder::new()
             .name("timer".into())
-            .spawn(move || Timer::of(&timer).keep_time());
-        if let Err(error) = started {
-            transfer.fail_here(&limits::thread_refusal(&error));
-        }
+            .spawn(move || timer::keep_time(&own));
+        stages::need(&transfer, started.map(drop));
         transfer
     }
 
@@ -624,7 +621,7 @@ impl Shared {
     /// A stream that takes a block wakes a reader.
     pub(crate) fn is_far_ahead(&self, pool: &BufferPool) -> bool {
         self.ready
-            .are_far_ahead(self.stream_count(), pool.maximum_buffers())
+            .are_far_ahead(self.streams.count(), pool.maximum_buffers())
     }
 
     /// Returns the number of streams that take blocks.

@@ -352,7 +352,7 @@ impl Sending<'_> {
             .filter_map(|(id, handle)| Some((*id, handle.tcp_info()?)))
             .collect();
         let shared = transfer.lock();
-        let waits_prepared = !shared.has_nothing_prepared();
+        let waits_prepared = !shared.ready.is_empty();
         let ((has_room, chokes), is_ready) = match shared.machine.sender() {
             Some(sender) => {
                 let is_ready = handles.iter().any(|(id, _)| sender.has_ready_for(*id));

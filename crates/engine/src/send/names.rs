@@ -77,9 +77,7 @@ impl Sending<'_> {
             Err(Stopped::Over) => return,
             Err(Stopped::Failed(failure)) => Some(failure),
         };
-        tell(self.transfer, |sender| {
-            sender.work_mut().names_mut().handle_end(failure)
-        });
+        self.tell(|sender| sender.work_mut().names_mut().handle_end(failure));
     }
 
     /// Waits until the names are wanted; returns the reason if they are known to be unavailable.

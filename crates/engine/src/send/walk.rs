@@ -136,7 +136,7 @@ impl Sending<'_> {
         if backlog.finish().is_err() {
             return;
         }
-        tell(self.transfer, |sender| {
+        self.tell(|sender| {
             sender.work_mut().handle_left_out(left_out);
             sender.work_mut().handle_walk_end();
         });

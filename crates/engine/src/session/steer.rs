@@ -301,7 +301,7 @@ impl Steering {
     /// may set.
     fn level(
         &mut self,
-        look: Look,
+        look: Look<'_>,
         streams: &mut StreamSet,
         permitted: &[String],
         now: Moment,
@@ -315,7 +315,7 @@ impl Steering {
                 self.apply_pace(stream, slot);
             }
         }
-        self.lead_slow_start(&look.handles, may_lead, streams);
+        self.lead_slow_start(look.handles, may_lead, streams);
         self.renew(permitted, streams, now);
         self.leveller.interval()
     }
@@ -462,17 +462,15 @@ impl Slot {
 impl Regulator<'_> {
     /// Levels the streams of a sending end; returns the time until the next call.
     pub(super) fn level(&self) -> Duration {
-        let shared = self.transfer.lock();
-        let sends = shared.machine.is_sending();
-        if !sends || self.transfer.settings.local {
+        if !self.transfer.summary().is_sending() || self.transfer.settings.local {
             return NOTHING_TO_LEVEL;
         }
-        drop(shared);
+        // Dropped after the lock: the last handle of a stream closes it.
         let handles = self.transfer.measurements().handles();
         let look = Look {
             governed: governed(&handles),
             flows: handles.iter().filter_map(flow).collect(),
-            handles,
+            handles: &handles,
         };
         let shared = &mut *self.transfer.lock();
         let permitted = &self.transfer.limits.congestions;
@@ -484,8 +482,8 @@ impl Regulator<'_> {
 }
 
 /// The kernel's data about the streams.
-struct Look {
-    handles: Vec<(StreamId, StreamHandle)>,
+struct Look<'a> {
+    handles: &'a [(StreamId, StreamHandle)],
     /// Kind of limit of each path.
     governed: BTreeMap<Ends, Governed>,
     /// Streams with kernel data and one path.

@@ -24,7 +24,6 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use longhaul_net::{Stream, StreamHandle};
-use longhaul_proto::options::Stack;
 use longhaul_proto::session::StreamId;
 use longhaul_system::limits::thread_refusal;
 use longhaul_units::Moment;
@@ -57,7 +56,7 @@ impl StreamSet {
         StreamSet {
             slots: BTreeMap::new(),
             most: 0,
-            paired: settings.stack == Stack::Paired,
+            paired: settings.is_paired(),
             damage: Damage::default(),
             dialing: Dialing::new(settings.flows.streams),
             stalls: Stalls::default(),
@@ -262,11 +261,6 @@ impl Slot {
 }
 
 impl Shared {
-    /// True if no block waits for a stream.
-    pub(crate) fn has_nothing_prepared(&self) -> bool {
-        self.ready.is_empty()
-    }
-
     /// True if all streams wait for blocks and no block is ready.
     pub(crate) fn starves(&self) -> bool {
         let mut carriers = self
@@ -274,7 +268,7 @@ impl Shared {
             .slots
             .values()
             .filter(|slot| slot.carries_blocks());
-        self.has_nothing_prepared() && carriers.all(Slot::is_waiting)
+        self.ready.is_empty() && carriers.all(Slot::is_waiting)
     }
 }
 

@@ -20,100 +20,88 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// more often.
 const PAUSED_FOR: Duration = Duration::from_secs(2);
 
-/// The timer of an end.
-pub(super) struct Timer<'a> {
-    transfer: &'a Arc<Transfer>,
-}
-
-impl<'a> Timer<'a> {
-    pub fn of(transfer: &'a Arc<Transfer>) -> Timer<'a> {
-        Timer { transfer }
-    }
-}
-
-impl Timer<'_> {
-    /// Runs the timer's thread: ends sessions and streams that timed out, and sends observations.
-    pub(super) fn keep_time(&self) {
-        let mut next = self.transfer.now() + OBSERVE_EVERY;
-        let mut next_look = self.transfer.now() + LOOK_EVERY;
-        let mut next_level = self.transfer.now();
-        let mut last = self.transfer.now();
-        loop {
-            let mut shared = self.transfer.lock();
-            let now = self.transfer.now();
-            if now - last > PAUSED_FOR {
-                shared.handle_pause(now - last, now);
-            }
-            last = now;
-            shared.lifetime.handle_timeout(now);
-            if shared.is_over() {
-                self.transfer.wake_everybody(&shared);
-                return;
-            }
-            if now >= next_level {
-                drop(shared);
-                next_level = now + self.transfer.regulator().level();
-                continue;
-            }
-            if now >= next_look {
-                next_look = now + LOOK_EVERY;
-                drop(shared);
-                self.transfer.coded.handle_tick();
-                self.transfer.streams().watch_streams();
-                self.transfer.regulator().look();
-                self.transfer.regulator().adapt_flows();
-                self.transfer.regulator().look_for_codecs();
-                continue;
-            }
-            if now >= next {
-                next = now + OBSERVE_EVERY;
-                drop(shared);
-                self.tick();
-                continue;
-            }
-            let next = next.min(next_look).min(next_level);
-            let until = shared
-                .lifetime
-                .poll_timeout()
-                .map_or(next, |end| end.min(next));
-            let wait = (until - now).max(Duration::from_millis(1));
-            drop(
-                self.transfer
-                    .signals
-                    .living
-                    .wait_timeout(shared, wait)
-                    .unwrap_or_else(PoisonError::into_inner),
-            );
+/// Runs the timer's thread: ends sessions and streams that timed out, and sends observations.
+pub(super) fn keep_time(transfer: &Arc<Transfer>) {
+    let mut next = transfer.now() + OBSERVE_EVERY;
+    let mut next_look = transfer.now() + LOOK_EVERY;
+    let mut next_level = transfer.now();
+    let mut last = transfer.now();
+    loop {
+        let mut shared = transfer.lock();
+        let now = transfer.now();
+        if now - last > PAUSED_FOR {
+            shared.handle_pause(now - last, now);
         }
-    }
-
-    pub(super) fn tick(&self) {
-        let observation = self.transfer.measurements().observe();
-        let mut shared = self.transfer.lock();
-        shared.note_what_came(self.transfer.now());
-        let listens = self.transfer.counters.held_streams.load(Ordering::Relaxed) == 0;
-        if !listens || self.transfer.settings.local {
-            shared.lifetime.note_deaf(self.transfer.now());
+        last = now;
+        shared.lifetime.handle_timeout(now);
+        if shared.is_over() {
+            transfer.wake_everybody(&shared);
+            return;
         }
-        shared
+        if now >= next_level {
+            drop(shared);
+            next_level = now + transfer.regulator().level();
+            continue;
+        }
+        if now >= next_look {
+            next_look = now + LOOK_EVERY;
+            drop(shared);
+            transfer.coded.handle_tick();
+            transfer.streams().watch_streams();
+            transfer.regulator().look();
+            transfer.regulator().adapt_flows();
+            transfer.regulator().look_for_codecs();
+            continue;
+        }
+        if now >= next {
+            next = now + OBSERVE_EVERY;
+            drop(shared);
+            tick(transfer);
+            continue;
+        }
+        let next = next.min(next_look).min(next_level);
+        let until = shared
             .lifetime
-            .end_untold(self.transfer.settings.silence, self.transfer.now());
-        let silent = !self.transfer.settings.local
-            && shared.lifetime.silence(self.transfer.now()) > self.transfer.settings.silence;
-        if shared.lifetime.is_active() && listens && silent {
-            shared.streams.shutdown();
-        }
-        self.transfer.streams().end_stalled(&shared);
-        self.transfer.streams().find_lost(&mut shared);
-        let listened = shared.control.is_drained() && shared.control.has_room();
-        if listened && shared.lifetime.is_active() {
-            shared.say(&Message::Observed(observation));
-            shared.wake_writers();
-        }
-        drop(shared);
-        self.transfer.signals.reading.notify_all();
-        self.transfer.signals.storing.notify_all();
+            .poll_timeout()
+            .map_or(next, |end| end.min(next));
+        let wait = (until - now).max(Duration::from_millis(1));
+        drop(
+            transfer
+                .signals
+                .living
+                .wait_timeout(shared, wait)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
+}
+
+/// Ends streams that timed out, and sends an observation.
+pub(super) fn tick(transfer: &Arc<Transfer>) {
+    let observation = transfer.measurements().observe();
+    let mut shared = transfer.lock();
+    shared.note_what_came(transfer.now());
+    let listens = transfer.counters.held_streams.load(Ordering::Relaxed) == 0;
+    if !listens || transfer.settings.local {
+        shared.lifetime.note_deaf(transfer.now());
+    }
+    shared
+        .lifetime
+        .end_untold(transfer.settings.silence, transfer.now());
+    let silent = !transfer.settings.local
+        && shared.lifetime.silence(transfer.now()) > transfer.settings.silence;
+    if shared.lifetime.is_active() && listens && silent {
+        shared.streams.shutdown();
+    }
+    transfer.streams().end_stalled(&shared);
+    transfer.streams().find_lost(&mut shared);
+    let listened = shared.control.is_drained() && shared.control.has_room();
+    if listened && shared.lifetime.is_active() {
+        shared.say(&Message::Observed(observation));
+        shared.wake_writers();
+    }
+    drop(shared);
+    transfer.signals.reading.notify_all();
+    transfer.signals.storing.notify_all();
 }
 
 impl Shared {

@@ -551,7 +551,7 @@ mod tests {
                 silence: Duration::ZERO,
                 ..TransferSettings::default()
             });
-            crate::session::timer::Timer::of(&transfer).tick();
+            crate::session::timer::tick(&transfer);
             let shared = transfer.lock();
             let is_open = |slot: &Slot| slot.handle().is_closed() == Closed::Not;
             assert!(
