@@ -304,11 +304,12 @@ impl Seen {
         }
         // A test may have printed a line that looks like the name of another one.
         name.clone_into(&mut self.binary);
-        for test in std::mem::take(&mut self.slow) {
-            let test = format!("{test} (did not end)");
-            self.failed.insert((self.binary.clone(), test));
-        }
+        let slow = std::mem::take(&mut self.slow);
         if !passed {
+            for test in slow {
+                let test = format!("{test} (did not end)");
+                self.failed.insert((self.binary.clone(), test));
+            }
             self.binary_failed();
         }
     }

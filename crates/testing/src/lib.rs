@@ -8,6 +8,10 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::Timespec;
+
 /// Name of the environment variable that makes a skip a failure if its value is `fail`.
 pub const VARIABLE: &str = "LONGHAUL_SKIP";
 
@@ -69,12 +73,18 @@ pub fn await_that(mut condition: impl FnMut() -> bool) {
 /// Panics if it still runs after two minutes.
 #[track_caller]
 pub fn await_end(process: i32) {
-    await_that(|| {
-        let status = std::fs::read_to_string(format!("/proc/{process}/stat"));
-        let status = status.unwrap_or_default();
-        let state = status.rsplit(')').next().unwrap_or_default().trim_start();
-        state.is_empty() || state.starts_with(['Z', 'X'])
-    });
+    let process = Pid::from_raw(process);
+    // A process that is gone has ended.
+    let Some(Ok(held)) = process.map(|process| pidfd_open(process, PidfdFlags::empty())) else {
+        return;
+    };
+    let limit = Timespec {
+        tv_sec: PATIENCE.as_secs().cast_signed(),
+        tv_nsec: 0,
+    };
+    let mut polled = [PollFd::new(&held, PollFlags::IN)];
+    let ended = poll(&mut polled, Some(&limit));
+    assert_eq!(ended, Ok(1), "the process did not end");
 }
 
 /// Maximum number of checks of a waiting shell, 50 ms apart: five minutes, longer than

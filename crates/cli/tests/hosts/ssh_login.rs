@@ -8,10 +8,11 @@ use std::process::Command;
 
 use crate::support::process::{Running, run, script};
 use crate::support::second_factor::{
-    CODE, await_end, has_two_factors, master_at, runtime, socket, to_master, two_factors,
+    CODE, has_two_factors, master_at, runtime, socket, to_master, two_factors,
 };
 use crate::support::sshd::{Setting, Sshd, at_dtn, is_possible};
 use crate::support::terminal::Terminal;
+use longhaul_testing::await_end;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
@@ -111,19 +112,19 @@ fn a_kept_login_serves_later_commands_until_it_ends() {
     // The user ended the master.
     let master = master_at(&sshd, &kept);
     to_master(&sshd, &kept, "exit");
-    await_end(master);
+    await_end(master.as_raw_nonzero().get());
     list().says(&["is kept for"]);
     // The master was killed, and its socket remained.
     let master = master_at(&sshd, &kept);
     kill_process(master, Signal::KILL).unwrap();
-    await_end(master);
+    await_end(master.as_raw_nonzero().get());
     list().says(&["the kept login to dtn has ended", "is kept for"]);
     // The master is stopped.
     let master = master_at(&sshd, &kept);
     kill_process(master, Signal::STOP).unwrap();
     list().says(&["the kept login to dtn does not answer"]);
     kill_process(master, Signal::KILL).unwrap();
-    await_end(master);
+    await_end(master.as_raw_nonzero().get());
     list().says(&["is kept for"]);
     // The option ends the master for new commands. A running copy continues to use it.
     let master = master_at(&sshd, &kept);
@@ -146,7 +147,7 @@ fn a_kept_login_serves_later_commands_until_it_ends() {
     );
     copying.signal(Signal::INT);
     copying.wait().expect(130);
-    await_end(master);
+    await_end(master.as_raw_nonzero().get());
     assert_eq!(socket(&runtime), None);
     assert_logins(sshd, 6);
 }
@@ -272,7 +273,7 @@ fn the_master_of_a_killed_copy_ends_after_its_time() {
     );
     let master = master_at(&sshd, &socket(&runtime).unwrap());
     running.kill();
-    await_end(master);
+    await_end(master.as_raw_nonzero().get());
     assert_eq!(socket(&runtime), None);
 }
 

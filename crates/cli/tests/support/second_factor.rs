@@ -7,11 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 use tempfile::TempDir;
 
-use crate::support::process::limit;
 use crate::support::sshd::{Setting, Sshd};
 
 /// The only code that is accepted, once.
@@ -48,23 +46,6 @@ pub fn master_at(sshd: &Sshd, socket: &Path) -> Pid {
     let said = to_master(sshd, socket, "check");
     let number = said.split_once("(pid=").unwrap().1.split_once(')').unwrap();
     Pid::from_raw(number.0.parse().unwrap()).unwrap()
-}
-
-/// Waits until a process that is not a child of this one has ended.
-pub fn await_end(process: Pid) {
-    let Ok(held) = pidfd_open(process, PidfdFlags::empty()) else {
-        return;
-    };
-    let most = Timespec {
-        tv_sec: limit().as_secs().cast_signed(),
-        tv_nsec: 0,
-    };
-    let mut polled = [PollFd::new(&held, PollFlags::IN)];
-    assert_eq!(
-        poll(&mut polled, Some(&most)),
-        Ok(1),
-        "the process did not end"
-    );
 }
 
 /// The command of the PAM module for one-time codes.
