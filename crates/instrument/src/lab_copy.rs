@@ -149,7 +149,7 @@ fn usage(error: impl std::fmt::Display) -> Stop {
 fn check_local(paths: &[OsString], how: (bool, bool)) -> Result<(), Stop> {
     let ends = paths.iter().map(|path| Endpoint::parse(path));
     let ends: Vec<Endpoint> = ends.collect::<Result<_, _>>().map_err(usage)?;
-    if ends.iter().any(|end| end.place().is_some()) {
+    if ends.iter().any(|end| end.host_name().is_some()) {
         return Err(usage("with --lab source and destination are local paths"));
     }
     if ends.iter().any(|end| end.promises().standard_stream) {

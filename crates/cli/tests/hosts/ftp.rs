@@ -9,6 +9,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use crate::ftp_servers::{Kind, Server, all, content};
+use crate::support::daemon::Daemon;
 use crate::support::process::{Finished, longhaul, run};
 use crate::support::tree::set_modified;
 
@@ -117,6 +118,33 @@ fn one_file_and_the_contents_of_a_directory_are_copied() {
         assert_eq!(refused.code, Some(1), "{refused:?}");
         let absent = copy(&["-r"], &url(&server, "absent"), &inner);
         assert_eq!(absent.code, Some(6), "{absent:?}");
+    }
+}
+
+#[test]
+fn a_slash_after_a_compared_directory_makes_no_difference() {
+    for server in all() {
+        fill(&server);
+        let place = TempDir::new().unwrap();
+        let source = url(&server, "t");
+        let copied = copy(&["-r"], &source, place.path());
+        assert_eq!(copied.code, Some(0), "{copied:?}");
+        let verified = verify(&format!("{source}/"), &place.path().join("t"));
+        assert_eq!(verified.code, Some(0), "{verified:?}");
+    }
+}
+
+#[test]
+fn one_file_gets_its_new_name_at_another_host() {
+    for server in all() {
+        fill(&server);
+        let root = TempDir::new().unwrap();
+        let daemon = Daemon::with(root.path(), &["--write", "--allow-clear"]);
+        let mut command = daemon.command("cp");
+        command.args(["--data-security", "clear", &url(&server, "t/z")]);
+        let copied = run(command.arg(daemon.url("renamed")));
+        assert_eq!(copied.code, Some(0), "{copied:?}");
+        assert!(fs::read(root.path().join("renamed")).unwrap() == content(123, 6));
     }
 }
 

@@ -9,7 +9,7 @@ use super::owner::{owner, user_name};
 use super::run::Task;
 use crate::endpoint::local::open_file_of_stream;
 use crate::endpoint::{Sink, SinkOpening};
-use crate::settings::ConnectionSettings;
+use crate::spec::SpecError;
 use crate::stop::{Exit, Stop};
 
 impl Task {
@@ -27,10 +27,7 @@ impl Task {
             keeper: Arc::new(self.keeper()?),
             ..Arrival::new(owner(), key.source, &self.spec.options)
         };
-        let missing = || {
-            let text = "zero: is a source; a destination without a disk is null:";
-            Stop::new(Exit::Usage, text)
-        };
+        let missing = || Stop::because(Exit::Usage, SpecError::ZeroDestination);
         let sink = sink.ok_or_else(missing)?;
         let task = self;
         sink.open(&Landed { task, landing }, arrival)
@@ -54,9 +51,5 @@ impl SinkOpening for Landed<'_> {
         }
         let how = (self.landing, &self.task.spec.options);
         self.task.here.destination(path, how, arrival)
-    }
-
-    fn connection(&self) -> &ConnectionSettings {
-        &self.task.spec.connection
     }
 }

@@ -11,7 +11,6 @@ use longhaul_proto::options::{FilterAt, Operation};
 use super::observer::Caller;
 use super::run::Task;
 use super::task::local_sources;
-use crate::endpoint::Endpoint;
 use crate::planning::foresight::{Facts, Foreseeing, Foreseen};
 use crate::rate_limit::BandwidthLimit;
 
@@ -40,9 +39,7 @@ impl Task {
 
     /// Returns the other host, without a user name.
     pub(super) fn other_host(&self) -> Option<String> {
-        let ends = self.sources.iter().chain([&self.destination]);
-        let host = ends.filter_map(Endpoint::host_name).next();
-        host.map(str::to_owned)
+        self.spec.other_host().map(str::to_owned)
     }
 
     /// True if the transfer is added to the history.

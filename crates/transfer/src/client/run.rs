@@ -210,9 +210,7 @@ impl Task {
         let peer = self.peer(host, introduction)?;
         let path = self.destination_path(host.path());
         let mut request = self.request(Role::Sender, vec![path])?;
-        if is_job && single_file(&sources) {
-            request.landing = self.landing;
-        }
+        request.landing = self.landing_of(single_file(&sources));
         // If the names do not fit, the destination counts as empty only if it has no entries at
         // all.
         let fits = |names: &Vec<Vec<u8>>| {
@@ -502,7 +500,7 @@ impl Task {
             ..options
         };
         Ok(Request {
-            landing: self.landing_of(self.only_file()),
+            landing: self.landing_of(false),
             source: key.source,
             anywhere: key.anywhere.map(Into::into),
             block_bytes: settings.block_bytes as u32,

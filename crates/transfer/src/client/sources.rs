@@ -14,6 +14,7 @@ use crate::console::say;
 use crate::daemon::{Access, Roots};
 use crate::endpoint::{Endpoint, NoSource, SourceOpening, standard};
 use crate::settings::ConnectionSettings;
+use crate::spec::SpecError;
 use crate::spec::names::check_names;
 use crate::stop::{Exit, Stop};
 
@@ -28,10 +29,7 @@ impl Asked for Named<'_> {
     type Error = NoSource;
 
     fn open(&self) -> Result<Source, NoSource> {
-        let missing = || {
-            let text = "null: is a destination; a source of zeros is zero:SIZE";
-            Stop::new(Exit::Usage, text)
-        };
+        let missing = || Stop::because(Exit::Usage, SpecError::NullSource);
         let source = self.endpoint.source().ok_or_else(missing)?;
         source.open(self)
     }

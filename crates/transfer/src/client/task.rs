@@ -133,8 +133,7 @@ impl Task {
             let missing = path.symlink_metadata().is_err();
             missing && path.parent().is_none_or(|parent| !has_leftovers(parent))
         };
-        let sink = self.destination.sink();
-        let is_unused = sink.is_none_or(|sink| sink.seems_empty(&is_unused));
+        let is_unused = self.destination.local_path().is_none_or(is_unused);
         is_unused && self.settings.operation == Operation::Copy
     }
 
@@ -147,23 +146,6 @@ impl Task {
             && !self.sources.iter().any(Endpoint::is_generated);
         let compression = options.compression;
         compression.filter(|asked| may_choose || *asked != Compression::Auto)
-    }
-
-    /// True if the data sent from here is one file.
-    pub(super) fn only_file(&self) -> bool {
-        let is_file = |path: &[u8]| {
-            self.here.path(path).is_some_and(|path| {
-                let copies_link = self.spec.options.selection.recursive
-                    && !self.spec.options.selection.copy_links;
-                path.is_file() || copies_link && path.is_symlink()
-            })
-        };
-        match self.sources.as_slice() {
-            [one] => one
-                .source()
-                .is_some_and(|source| source.is_one_file(&is_file)),
-            _ => false,
-        }
     }
 
     /// Returns the flows that the user fixed. At a low rate limit, blocks are smaller so that each

@@ -91,6 +91,16 @@ impl Kind for FtpPath {
         Some(&self.location.path)
     }
 
+    fn with_path(&self, path: Vec<u8>) -> Option<Endpoint> {
+        let location = Location {
+            path,
+            ..self.location.clone()
+        };
+        // The text still identifies the source.
+        let text = self.text.clone();
+        Some(Endpoint::new(FtpPath { text, location }))
+    }
+
     fn list(&self, depth: Depth, hosts: &dyn ListsHosts, tell: &mut Tell<'_>) -> Result<(), Stop> {
         let server = self.connect(hosts.connection())?;
         list_in(&server, &self.location.path, depth, tell)

@@ -137,11 +137,6 @@ pub trait Source {
     ///
     /// [`NoSource`].
     fn open(&self, opening: &dyn SourceOpening) -> Result<OpenSource, NoSource>;
-
-    /// True if the source is exactly one file. `is_file` tells this of a path on this host.
-    fn is_one_file(&self, _is_file: &dyn Fn(&[u8]) -> bool) -> bool {
-        false
-    }
 }
 
 /// A destination that this process opens.
@@ -152,11 +147,6 @@ pub trait Sink {
     ///
     /// Fails if the destination cannot be opened.
     fn open(&self, opening: &dyn SinkOpening, arrival: Arrival) -> Result<Destination, Stop>;
-
-    /// True if the destination has no entries yet. `is_unused` tells this of a path on this host.
-    fn seems_empty(&self, _is_unused: &dyn Fn(&[u8]) -> bool) -> bool {
-        true
-    }
 }
 
 /// Services of the process that opens sources.
@@ -204,9 +194,6 @@ pub trait SinkOpening {
     ///
     /// Fails if the path cannot be opened.
     fn open_path(&self, path: &[u8], arrival: Arrival) -> Result<Destination, Stop>;
-
-    /// Returns the settings for connections to other hosts.
-    fn connection(&self) -> &ConnectionSettings;
 }
 
 /// A source that could not be opened.

@@ -99,19 +99,11 @@ impl Source for LocalPath {
     fn open(&self, opening: &dyn SourceOpening) -> Result<OpenSource, NoSource> {
         opening.open_path(&self.0)
     }
-
-    fn is_one_file(&self, is_file: &dyn Fn(&[u8]) -> bool) -> bool {
-        is_file(&self.0)
-    }
 }
 
 impl Sink for LocalPath {
     fn open(&self, opening: &dyn SinkOpening, arrival: Arrival) -> Result<Destination, Stop> {
         opening.open_path(&self.0, arrival)
-    }
-
-    fn seems_empty(&self, is_unused: &dyn Fn(&[u8]) -> bool) -> bool {
-        is_unused(&self.0)
     }
 }
 

@@ -89,8 +89,4 @@ impl Source for Zero {
         opening.may_measure()?;
         Ok(zero_of(self.0.0))
     }
-
-    fn is_one_file(&self, _: &dyn Fn(&[u8]) -> bool) -> bool {
-        true
-    }
 }

@@ -18,7 +18,6 @@ use longhaul_units::{BitRate, ParseRateError};
 use super::foresight::buffer_limits;
 use super::history::Past;
 use super::survey::{SurveyLimits, survey};
-use crate::endpoint::Endpoint;
 use crate::spec::{Direction, FixedFlows, ValidSpec};
 use crate::stop::{Exit, Stop};
 
@@ -189,11 +188,7 @@ pub fn choose(spec: &ValidSpec, sources: &[PathBuf], past: &Past) -> Result<Choi
 
 fn product(spec: &ValidSpec, direction: Direction, past: &Past) -> Result<Product, Stop> {
     let receives = direction == Direction::Pull;
-    let ends = spec.sources.iter().chain([&spec.destination]);
-    let host = ends
-        .filter_map(Endpoint::host_name)
-        .next()
-        .unwrap_or_default();
+    let host = spec.other_host().unwrap_or_default();
     let way = if receives { Way::From } else { Way::To };
     let remembered = match spec.path_rate {
         Some(_) => None,
@@ -224,6 +219,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::endpoint::Endpoint;
     use crate::spec::TransferSpec;
 
     fn spec(policy: Policy) -> TransferSpec {

@@ -55,7 +55,7 @@ impl FakeSuper {
     ///
     /// Returns an error if there is no such end.
     pub fn set(self, keep: Keeping, ends: [Option<&Endpoint>; 2]) -> Result<Keeping, KeepingError> {
-        let are_here = ends.map(|end| end.is_none_or(|end| end.place().is_none()));
+        let are_here = ends.map(|end| end.is_none_or(|end| end.host_name().is_none()));
         let [source, destination] = match self {
             FakeSuper::Here => are_here,
             FakeSuper::There => are_here.map(|is_here| !is_here),

@@ -81,6 +81,13 @@ impl ValidSpec {
         self.direction
     }
 
+    /// Returns the name of the other host that takes part in the session; `None` if both ends are
+    /// opened by this process.
+    pub fn other_host(&self) -> Option<&str> {
+        let mut ends = self.spec.sources.iter().chain([&self.spec.destination]);
+        ends.find_map(|end| end.host().map(|host| host.name()))
+    }
+
     /// Returns the specification, to be changed and validated again.
     pub fn into_spec(self) -> TransferSpec {
         self.spec
@@ -308,6 +315,13 @@ fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {
     if !places.all(is_tree) {
         return refused("-, null: and zero: are no files");
     }
+    if spec
+        .sources
+        .iter()
+        .any(|source| !source.promises().destination)
+    {
+        return refused("files at an FTP or GridFTP server cannot be removed");
+    }
     if spec.options.deletion.is_some() {
         return refused("what was moved away would be deleted at the destination");
     }
@@ -461,6 +475,27 @@ mod tests {
     use longhaul_proto::keeping::Keeping;
 
     use super::*;
+
+    #[test]
+    fn files_at_an_ftp_server_are_not_moved() {
+        let [server, here] = ["ftp://host/a", "b"].map(|text| Endpoint::parse(text.as_ref()));
+        let mut spec = TransferSpec::copy(vec![server.unwrap()], here.unwrap());
+        spec.options.move_away = true;
+        assert!(matches!(spec.validate(), Err(SpecError::Move(_))));
+    }
+
+    #[test]
+    fn the_other_host_takes_part_in_the_session() {
+        for (source, to, host) in [
+            ("ftp://server/a", "longhaul://daemon/b", Some("daemon")),
+            ("me@login:a", "b", Some("login")),
+            ("ftp://server/a", "b", None),
+        ] {
+            let [source, to] = [source, to].map(|text| Endpoint::parse(text.as_ref()).unwrap());
+            let spec = TransferSpec::copy(vec![source], to).validate().unwrap();
+            assert_eq!(spec.other_host(), host);
+        }
+    }
 
     #[test]
     fn devices_of_a_daemon_are_copied_only_by_name() {
