@@ -25,12 +25,18 @@ pub struct Part {
 }
 
 /// All parts, the short ones first.
-pub const PARTS: [Part; 12] = [
+pub const PARTS: [Part; 13] = [
     Part {
         name: "schedules",
         about: "100,000 random schedules of the state machines, with a virtual clock",
         parallel: false,
         steps: suites::schedules,
+    },
+    Part {
+        name: "graphs",
+        about: "1,000 random graphs of the model: the optimum is that of HiGHS",
+        parallel: false,
+        steps: suites::graphs,
     },
     Part {
         name: "crashes",

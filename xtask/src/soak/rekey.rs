@@ -15,6 +15,7 @@ pub fn steps(_: &Soak) -> Result<Vec<Step>, String> {
         package: "longhaul-net",
         arguments: vec!["--lib", "keys_are_renewed"],
         release: false,
+        ignored: false,
         variables: Vec::new(),
         keep: &["test tls", "test result"],
     };

@@ -24,6 +24,8 @@ pub struct Test {
     pub release: bool,
     /// Its variables.
     pub variables: Vec<(&'static str, String)>,
+    /// True if the test is one of those that `cargo test` ignores.
+    pub ignored: bool,
     /// Lines of its output that are worth keeping contain one of these.
     pub keep: &'static [&'static str],
 }
@@ -35,10 +37,24 @@ pub fn schedules(_: &Soak) -> Result<Vec<Step>, String> {
         package: "longhaul-proto",
         arguments: arguments.clone(),
         release: false,
+        ignored: false,
         variables: vec![("LONGHAUL_SCHEDULES", seeds.to_owned())],
         keep: &["Met {", "test result"],
     };
     Ok(vec![step("all", "schedules 0 to 99,999", test("100000"))])
+}
+
+/// Optima of random graphs beside those of HiGHS. `LONGHAUL_PYTHON` names a Python with `highspy`.
+pub fn graphs(_: &Soak) -> Result<Vec<Step>, String> {
+    let test = Test {
+        package: "longhaul-model",
+        arguments: vec!["--test", "all", "highs_agrees"],
+        release: true,
+        ignored: true,
+        variables: vec![("LONGHAUL_GRAPHS", "1000".to_owned())],
+        keep: &["reached its limit", "test result"],
+    };
+    Ok(vec![step("all", "graphs 0 to 999", test)])
 }
 
 /// Power lost.
@@ -47,6 +63,7 @@ pub fn crashes(_: &Soak) -> Result<Vec<Step>, String> {
         package: "longhaul-engine",
         arguments: vec!["--test", "all", "crashes::"],
         release: false,
+        ignored: false,
         variables: vec![("LONGHAUL_CRASHES", "2000".to_owned())],
         keep: &["test ", "crashes", "steps"],
     };
@@ -59,6 +76,7 @@ pub fn pipelines(_: &Soak) -> Result<Vec<Step>, String> {
         package: "longhaul-engine",
         arguments: vec!["--test", "all", "pipeline::"],
         release: false,
+        ignored: false,
         variables: vec![("LONGHAUL_PIPELINES", "30".to_owned())],
         keep: &["test ", "seed"],
     };
@@ -71,6 +89,7 @@ pub fn filters(_: &Soak) -> Result<Vec<Step>, String> {
         package: "longhaul-engine",
         arguments: vec!["--test", "all", "filters::"],
         release: false,
+        ignored: false,
         variables: vec![("LONGHAUL_FILTERS", "10000".to_owned())],
         keep: &["lists of rules", "skipped", "test result"],
     };
@@ -84,6 +103,7 @@ pub fn kills(soak: &Soak) -> Result<Vec<Step>, String> {
             package: "longhaul",
             arguments: vec!["--test", "copies", "kills::"],
             release: true,
+            ignored: false,
             variables: vec![
                 ("LONGHAUL_KILLS", KILLS_PER_STEP.to_string()),
                 ("LONGHAUL_KILL_BYTES", (2_u64 << 30).to_string()),
@@ -105,6 +125,7 @@ pub fn labs(_: &Soak) -> Result<Vec<Step>, String> {
         package: "longhaul",
         arguments: vec!["--test", "measurements", "a_killed_lab"],
         release: false,
+        ignored: false,
         variables: vec![
             ("LONGHAUL_LAB_KILLS", "50".to_owned()),
             ("LONGHAUL_LIMIT_SECONDS", "600".to_owned()),
@@ -132,6 +153,7 @@ impl Test {
         command.args(["test", "--locked", "-p", self.package]);
         command.args(self.release.then_some("--release"));
         command.args(&self.arguments).args(["--", "--nocapture"]);
+        command.args(self.ignored.then_some("--ignored"));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let output = File::create(log).map_err(failed)?;
         command.stdout(output.try_clone().map_err(failed)?);

@@ -362,7 +362,7 @@ impl Tapped {
     /// Copies a file there to another place; what went over ssh.
     fn copy(&self, site: &Site, file: &Path, to: &OsStr) -> Vec<u8> {
         let mut copy = site.command("cp");
-        copy.arg("--through-local")
+        copy.args(["--through-local", "--compress=off"])
             .arg(format!("--ssh=sh {}", self.0.path().join("ssh").display()))
             .args(["--remote-longhaul", env!("CARGO_BIN_EXE_longhaul")])
             .arg(format!("there:{}", file.display()))

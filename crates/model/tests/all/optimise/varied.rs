@@ -274,10 +274,10 @@ fn python() -> Option<String> {
 
 /// `LONGHAUL_GRAPHS` sets the number of graphs. Prints each seed with its rate.
 #[test]
+#[ignore = "needs PyPI's highspy: cargo xtask soak graphs"]
 fn highs_agrees() {
     let Some(python) = python() else {
-        longhaul_testing::skip("HiGHS is missing: install PyPI's highspy, and set LONGHAUL_PYTHON");
-        return;
+        panic!("HiGHS is missing: install PyPI's highspy, and set LONGHAUL_PYTHON");
     };
     let count = std::env::var("LONGHAUL_GRAPHS").ok();
     let count = count.and_then(|text| text.parse().ok()).unwrap_or(20);
