@@ -293,7 +293,7 @@ impl<F: Fn(&[Constraint]) -> Result<bool, SolveError>> Sets<F> {
     }
 }
 
-/// Returns all constraints of the optimum that can limit the rate: nodes that it does not use cannot.
+/// Returns all constraints that can limit the rate of the optimum, without unused nodes.
 fn candidates(graph: &Graph, optimum: &Optimum) -> Vec<Constraint> {
     let mut candidates = Vec::new();
     for (at, node) in graph.nodes.iter().enumerate() {
