@@ -135,7 +135,7 @@ mod tests {
         assert!(text.contains("| kills | 1 | 50 kills | FAILED | 12 |"));
         assert!(text.contains("LONGHAUL_SEED=7"));
         assert!(text.contains(
-            "Not run: schedules, crashes, pipelines, filters, labs, million, \
+            "Not run: schedules, graphs, crashes, pipelines, filters, labs, million, \
                  links, entries, sparse, rekey, fuzz."
         ));
     }

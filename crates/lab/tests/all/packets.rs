@@ -286,9 +286,12 @@ fn a_running_path_can_be_changed_and_cut() {
     assert!(trial.carry(&sent) == sent);
     assert!(trial.wire(0).counters.lost > 0);
     trial.lab.set("loss=0").unwrap();
-    trial.lab.cut(Duration::from_millis(300)).unwrap();
-    assert!(trial.carry(&sent) == sent);
-    assert!(trial.wire(0).counters.cut > 0);
+    // On a busy host, a cut can end before the data begin.
+    longhaul_testing::await_that(|| {
+        trial.lab.cut(Duration::from_millis(300)).unwrap();
+        assert!(trial.carry(&sent) == sent);
+        trial.wire(0).counters.cut > 0
+    });
 }
 
 #[test]
