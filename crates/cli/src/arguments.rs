@@ -664,6 +664,17 @@ pub struct ServeArguments {
     /// copies visit; or never.
     #[arg(long, value_name = "TIME", default_value = "15d", value_parser = parse_expiry)]
     pub expire_leftovers: Expiry,
+    /// Append a record of who read, wrote or deleted which paths to this file, as JSON lines. A
+    /// session's record is durable before it changes files.
+    #[arg(long, value_name = "FILE")]
+    pub audit: Option<PathBuf>,
+    /// Also record each file in the audit log: each commit and deletion durably before it is made,
+    /// and its outcome.
+    #[arg(long, requires = "audit")]
+    pub audit_files: bool,
+    /// Accept data even if the audit log cannot be written, for example because its disk is full.
+    #[arg(long, requires = "audit")]
+    pub audit_optional: bool,
     /// Maximum number of concurrent sessions. One principal may use three quarters of them.
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub sessions: u32,

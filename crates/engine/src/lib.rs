@@ -7,6 +7,7 @@
 //! - `ends` creates an end from a session and its stages
 //! - [`send`] is the sending pipeline: walk -> read -> compress -> seal -> wire
 //! - [`recv`] is the receiving pipeline: wire -> open -> decompress -> write -> commit
+//! - [`intents`]: announces commits and deletions before they are made
 //! - [`listing`]: lists the entries at a path
 //! - [`pool`]: the buffers of all blocks with one memory budget
 //! - [`benchmark`]: measures the parts of a single host
@@ -17,6 +18,7 @@ pub mod benchmark;
 pub mod codec;
 mod ends;
 pub mod flows;
+pub mod intents;
 pub mod listing;
 pub mod pool;
 pub mod recv;

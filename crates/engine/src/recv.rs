@@ -15,10 +15,12 @@
 //! - [`backup`] keeps replaced and deleted files, if requested.
 //! - `replacing` lets entries replace entries of another kind, in a copy that deletes.
 //! - `deletion` removes names that the source lacks, after all data is copied.
+//! - `announcing` announces commits and deletions before they are made.
 //! - [`compare`] compares entries with the destination, `foreseeing` predicts the changes of a
 //!   copy, `contents` compares file content, and `mending` corrects modes and attributes.
 
 mod announced;
+mod announcing;
 mod apart;
 pub mod asked;
 pub mod backup;

@@ -61,6 +61,7 @@ use crate::codec::choice::Choose;
 use crate::codec::coder::Coder;
 use crate::codec::uses::CodecUses;
 use crate::flows::{Flow, FlowGroup, LayerUse, busy};
+use crate::intents::Intents;
 use crate::pool::Buffer;
 use crate::session::stages::{SendingStages, Stages, WireBlock, group, need};
 use crate::session::{Transfer, TransferSettings};
@@ -108,6 +109,8 @@ pub struct SendSide {
     /// Messages of commands that are shown.
     pub(crate) words: Words,
     pub(crate) held_files: Arc<HeldFiles>,
+    /// Receives removals of sources before they are made.
+    pub(crate) intents: Option<Arc<dyn Intents>>,
     /// Measured time of opening a small file.
     pub(crate) opens: Pace,
     direct: AtomicBool,
@@ -145,6 +148,7 @@ impl SendSide {
             outputs: Outputs::default(),
             words: Words::default(),
             held_files: Arc::default(),
+            intents: None,
             opens: Pace::default(),
             direct: AtomicBool::new(false),
             readers: OnceLock::new(),
@@ -180,6 +184,11 @@ impl SendSide {
     /// Sends the output of a command instead of each file.
     pub fn filtering(self, filter: Option<FileCommand>) -> SendSide {
         SendSide { filter, ..self }
+    }
+
+    /// Announces removals of sources to `intents` before they are made.
+    pub fn announcing(self, intents: Option<Arc<dyn Intents>>) -> SendSide {
+        SendSide { intents, ..self }
     }
 
     /// Sends the metadata that a copy keeps; if `trusted`, also attributes that only the superuser

@@ -7,6 +7,7 @@
 //! - [`queue`]: queues between threads, and how a mutex is locked
 //! - [`clock`]: the time of day
 //! - [`named_files`]: files that are not data of a copy
+//! - [`process_identity`]: identifies a process beyond its end
 //! - [`toml_errors`]: errors in such files, as one line
 //! - [`refusals`]: errors that say that a file system does not support an operation
 
@@ -15,6 +16,7 @@ pub mod descriptors;
 pub mod idle;
 pub mod limits;
 pub mod named_files;
+pub mod process_identity;
 pub mod queue;
 pub mod refusals;
 pub mod seats;

@@ -1,6 +1,7 @@
 //! A transfer from this end: [`run`](run::run) executes a specification.
 //!
 //! - [`run`]: runs both ends here, or one here and one at another host
+//! - `audited`: records of a daemon's job in its audit log
 //! - `bounds`: number of streams and block size
 //! - `foreseeing`: makes a forecast beside a transfer
 //! - `task`: converts a specification into the task of this end
@@ -23,6 +24,7 @@
 //! - [`owner`]: identity of this process
 
 pub mod ahead;
+mod audited;
 mod bounds;
 pub mod connection;
 pub mod credentials;

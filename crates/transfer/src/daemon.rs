@@ -2,6 +2,7 @@
 //!
 //! - `setup`: the daemon's key, principals and token
 //! - `admission`: checks the request in a stream's first frame
+//! - [`audit`]: the record of who read, wrote or deleted which paths
 //! - `asker`: describes clients and requests for the log
 //! - `backups`: directories for replaced and deleted files
 //! - `calls`: connections of a remote SSH end beside its channel
@@ -18,6 +19,7 @@
 
 mod admission;
 mod asker;
+pub mod audit;
 mod backups;
 mod calls;
 mod control_requests;
@@ -58,6 +60,7 @@ use crate::ports::Ports;
 use crate::stop::{Exit, Stop};
 use admission::Visitor;
 pub use admission::{may_not_measure, open_destination};
+use audit::{Audit, AuditSettings};
 pub use backups::keeping_anywhere;
 pub use calls::{Client, TOLD_WITHIN};
 use control_requests::Jobs;
@@ -113,6 +116,8 @@ pub struct Daemon {
     principals: RwLock<Arc<Principals>>,
     sessions: Sessions,
     session_log: SessionLog,
+    /// Record of who read, wrote or deleted which paths.
+    audit: Option<Arc<Audit>>,
     gate: Gate,
     /// Number of accepted connections so far.
     arrivals: AtomicU64,
@@ -170,6 +175,8 @@ pub struct DaemonSettings {
     pub terms: Terms,
     /// Maximum number of simultaneous sessions.
     pub sessions: usize,
+    /// Audit log.
+    pub audit: Option<AuditSettings>,
     /// If true, roots may contain the daemon's secrets.
     pub unguarded: bool,
 }
@@ -183,6 +190,7 @@ pub struct Listening {
     settings: DaemonSettings,
     files: Files,
     signals: Signals,
+    audit: Option<Arc<Audit>>,
 }
 
 impl Listening {
@@ -200,6 +208,7 @@ impl Listening {
         };
         let listener = listener.map_err(|error| Stop::because(Exit::Local, error))?;
         let address = listener.local_addr();
+        let audit = settings.audit.clone().map(opened_audit).transpose()?;
         let files = Files {
             principals: settings.principals.clone(),
             identity: settings.certificate.clone().zip(settings.key.clone()),
@@ -215,6 +224,7 @@ impl Listening {
             settings,
             files,
             signals,
+            audit,
         })
     }
 
@@ -240,11 +250,13 @@ impl Listening {
             settings,
             files,
             signals,
+            audit,
             ..
         } = self;
         let jobs = setup.state.join("jobs");
         let daemon = Arc::new(Daemon {
             files,
+            audit,
             secrets: setup.secrets,
             jobs: Some(Jobs {
                 directory: jobs.clone(),
@@ -264,6 +276,15 @@ impl Listening {
         daemon.session_log.finish(LAST_LINES);
         Ok(ended)
     }
+}
+
+/// Opens the audit log.
+fn opened_audit(settings: AuditSettings) -> Result<Arc<Audit>, Stop> {
+    let file = settings.file.display().to_string();
+    Audit::open(settings).map_err(|error| {
+        let text = format!("the audit log {file}: {error}; name another file with --audit");
+        Stop::because(Exit::Local, text)
+    })
 }
 
 impl Daemon {
@@ -339,6 +360,7 @@ impl Daemon {
             principals: RwLock::new(Arc::new(principals)),
             sessions: Sessions::new(sessions),
             session_log: SessionLog::default(),
+            audit: None,
             gate: Gate::new(GateLimits::default()),
             arrivals: AtomicU64::new(0),
             unauthenticated: Unauthenticated::default(),

@@ -11,6 +11,7 @@
 //! - [`running`]: running copies and their rate
 //! - [`hangup`]: ends commands with the process; [`signals`]: handling of signals
 //! - [`daemon`]: authenticates principals and runs their sessions
+//! - [`daemon_log`]: log of a daemon on standard error
 //! - [`mod@clean`]: removes files of interrupted copies; [`mod@list`]: lists an endpoint
 //! - [`codecs`]: choice of codecs, and reports on them
 //! - [`rendering`]: events as text and as JSON
@@ -25,6 +26,7 @@ pub mod client;
 pub mod codecs;
 pub mod console;
 pub mod daemon;
+pub mod daemon_log;
 pub mod endpoint;
 pub mod entry_log;
 pub mod filter_rules;

@@ -1,6 +1,7 @@
 //! `longhaul serve`.
 
 use longhaul_system::limits;
+use longhaul_transfer::daemon::audit::AuditSettings;
 use longhaul_transfer::daemon::{Announcement, DaemonSettings, Listening, Terms};
 use serde_json::json;
 
@@ -54,6 +55,11 @@ fn settings(arguments: ServeArguments) -> DaemonSettings {
             logs_json: arguments.log_format == LogFormat::Json,
         },
         sessions: arguments.sessions as usize,
+        audit: arguments.audit.map(|file| AuditSettings {
+            file,
+            each_file: arguments.audit_files,
+            continues_unrecorded: arguments.audit_optional,
+        }),
         unguarded: arguments.unguarded,
     }
 }

@@ -24,15 +24,17 @@ use longhaul_storage::together::sync_together;
 use longhaul_storage::{Advice, Directory, StoredFile};
 use longhaul_system::queue::lock;
 
+use super::announcing::{announce_commit, host_path};
 use super::backup::Kept;
 use super::commands::Committed;
 use super::filter::Unfiltered;
 use super::folders::Folder;
-use super::landing::{file_time_now, state_of};
+use super::landing::{Destination, file_time_now, state_of};
 use super::parts::{PartKind, journal_failure};
 use super::replacing::{Way, is_obstructed};
 use super::{Committer, ReceiveSide, Receiving};
 use crate::flows::Flow;
+use crate::intents::{Intent, IntentKind, unannounced};
 use crate::session::Transfer;
 
 // tidy: long file because it is the only place that may call data durable.
@@ -344,6 +346,8 @@ impl Committer<'_> {
         let between = number.map(|number| temporary(session, number));
         let name = between.as_deref().unwrap_or(path.name());
         self.await_commands(&[(&path, entry)]).map_err(failed)?;
+        let announced = Some(&**partial.file());
+        announce_commit(&self.side.destination, entry, announced)?;
         let committed = self.side.destination.while_owned(|| {
             let moved = self.side.make_way(&part.folder, (path.name(), kept))?;
             let committed = finalised.commit(name);
@@ -459,6 +463,7 @@ impl Committer<'_> {
             }
             return;
         }
+        announce_staged(&self.side.destination, staged, results);
         let renamed = self.side.destination.while_owned(|| {
             rename_all(self.side, (staged, &kept), results);
             keep_digests(self.side, staged, results);
@@ -488,6 +493,7 @@ impl Committer<'_> {
         let shown = entry.path.to_string();
         if let Some(stream) = &self.side.destination.stream {
             let mode = self.side.destination.stream_mode(entry.mode);
+            announce_commit(&self.side.destination, entry, None)?;
             let finished = super::stream::finish(&**stream, mode, &self.side.destination.notices);
             return finished.map(|()| Folded::Done);
         }
@@ -703,6 +709,40 @@ fn checkpoint(side: &ReceiveSide, file: Checkpoint) -> (Checkpoint, Option<Failu
         },
     };
     (file, failure)
+}
+
+/// Announces the commits of a batch before they are made. If that fails, all of them fail.
+fn announce_staged(
+    destination: &Destination,
+    staged: &[Staged],
+    results: &mut [Result<(), Failure>],
+) {
+    let Some(intents) = &destination.intents else {
+        return;
+    };
+    let intent = |staged: &Staged| {
+        let directory = staged.file.folder.directory();
+        let status = directory.status_of(&staged.file.temporary).ok();
+        Intent {
+            kind: IntentKind::Commit,
+            path: staged.entry.path.clone(),
+            host_path: host_path(destination, &staged.file.name),
+            size: staged.entry.size(),
+            inode: status.map(|status| status.inode),
+        }
+    };
+    let ready = staged.iter().zip(&*results).filter(|(_, r)| r.is_ok());
+    let list: Vec<Intent> = ready.map(|(staged, _)| intent(staged)).collect();
+    if list.is_empty() {
+        return;
+    }
+    if let Err(error) = intents.announce(&list) {
+        for (staged, result) in staged.iter().zip(results) {
+            if result.is_ok() {
+                *result = Err(unannounced(&staged.entry.path, &error));
+            }
+        }
+    }
 }
 
 /// Makes backups of the files that a batch replaces, unless the new file failed. Returns them by

@@ -38,6 +38,7 @@ use super::keeper::Keeper;
 use super::keeping::SetIds;
 use super::stream::DataStream;
 use super::times::{self, KeptTimes};
+use crate::intents::Intents;
 
 // tidy: long file because every way to resolve a name below the destination is in one place.
 
@@ -94,6 +95,8 @@ pub struct Destination {
     /// True if files go through a command at the source, so that their sizes differ from the listed
     /// sizes.
     pub(super) filtered: bool,
+    /// Receives commits and deletions before they are made.
+    pub(super) intents: Option<Arc<dyn Intents>>,
     /// Collects notices about metadata that the destination did not keep or refused.
     pub notices: Arc<Notices>,
 }
@@ -171,6 +174,8 @@ pub struct Arrival {
     pub filter: Option<FileCommand>,
     /// True if files go through a command at the source.
     pub filtered: bool,
+    /// Receives commits and deletions before they are made.
+    pub intents: Option<Arc<dyn Intents>>,
 }
 
 impl Arrival {
@@ -191,6 +196,7 @@ impl Arrival {
             on_commit: options.commit_command().cloned(),
             filter: options.filter_command_at(FilterAt::Destination).cloned(),
             filtered: options.is_filtered(),
+            intents: None,
         }
     }
 }
@@ -206,6 +212,7 @@ impl Arrival {
             on_commit: None,
             filter: None,
             filtered: false,
+            intents: None,
             principal: "tester".to_owned(),
             source: [7; 32],
             anywhere: [0; 32],
@@ -285,6 +292,7 @@ impl Destination {
             on_commit,
             filter,
             filtered,
+            intents,
         } = arrival;
         Destination {
             anchor,
@@ -309,6 +317,7 @@ impl Destination {
             on_commit,
             filter,
             filtered,
+            intents,
             notices: Arc::default(),
         }
     }

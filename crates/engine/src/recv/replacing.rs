@@ -27,6 +27,7 @@ use longhaul_storage::{Directory, FileKind, Status, StoredFile};
 use longhaul_system::queue::lock;
 use rustix::io::Errno;
 
+use super::announcing::announce_deletion;
 use super::commit::is_gone;
 use super::folders::Folder;
 use super::parts::journal_failure;
@@ -242,6 +243,8 @@ impl Remover<'_> {
             return Err(Failure::new(FailureKind::Conflict, text));
         }
         if self.receiving().copies() {
+            let is = (status.size, status.inode);
+            announce_deletion(&self.side.destination, &at, is)?;
             make_way_for_directory(&self.receiving(), &folder, &at)?;
         }
         self.side.replacements.made.fetch_add(1, Ordering::Relaxed);

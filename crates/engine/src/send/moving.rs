@@ -2,7 +2,9 @@
 //! read, and only if the copy is known to be in another directory ([`longhaul_proto::distinct`]).
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 
 use longhaul_net::token::fill_random;
 use longhaul_proto::distinct::{Probe, Question, SourcesQuestion};
@@ -18,6 +20,7 @@ use super::Sending;
 use super::origin::Origins;
 use super::source::{Located, NamedLink};
 use crate::flows::Flow;
+use crate::intents::{Intent, IntentKind, unannounced};
 
 /// Maximum number of pairs of directories, and of files with several names, that are remembered.
 const MOST_REMEMBERED: usize = 65_536;
@@ -280,18 +283,49 @@ impl Sending<'_> {
             let same = known.is_same(origins, (&*above, &target), entry);
             let same = same.and_then(|same| Ok(same && is_link(&*parent, link)?));
             return if same.map_err(failed)? {
-                parent.remove_file(&name).map_err(failed)
+                announce_removal(self, (&*parent, &name), entry)?;
+                let removed = parent.remove_file(&name).map_err(failed);
+                removed.inspect(|()| note_removed(self, entry))
             } else {
                 Err(changed())
             };
         }
         let same = known.is_same(origins, (&*parent, &name), entry);
         if same.map_err(failed)? {
-            known.remove((&*parent, &name), entry).map_err(failed)
+            announce_removal(self, (&*parent, &name), entry)?;
+            let removed = known.remove((&*parent, &name), entry).map_err(failed);
+            removed.inspect(|()| note_removed(self, entry))
         } else {
             Err(changed())
         }
     }
+}
+
+fn note_removed(sending: &Sending<'_>, entry: &Entry) {
+    if let Some(intents) = &sending.side.intents {
+        intents.note_removed_source(&entry.path);
+    }
+}
+
+/// Announces the removal of a source.
+fn announce_removal(
+    sending: &Sending<'_>,
+    (parent, name): (&dyn Directory, &[u8]),
+    entry: &Entry,
+) -> Result<(), Failure> {
+    let Some(intents) = &sending.side.intents else {
+        return Ok(());
+    };
+    let host_path = parent.location();
+    let intent = Intent {
+        kind: IntentKind::RemoveSource,
+        path: entry.path.clone(),
+        host_path: host_path.map(|path| path.join(OsStr::from_bytes(name))),
+        size: entry.size(),
+        inode: parent.status_of(name).ok().map(|status| status.inode),
+    };
+    let announced = intents.announce(&[intent]);
+    announced.map_err(|error| unannounced(&entry.path, &error))
 }
 
 impl Known {

@@ -10,6 +10,8 @@ use longhaul_net::principals::Principal;
 use super::dialing::{self, Closed, Dialing};
 use super::job_protocol::Reach;
 use crate::console::{MAXIMUM_LOGGED_BYTES, one_line};
+use crate::daemon::audit::AuditSession;
+use crate::daemon::audit::job::JobAudit;
 use crate::endpoint::{Endpoint, HostAccess};
 use crate::remote_process::RemoteProcessSettings;
 use crate::settings::{ConnectionSettings, DataSecurity, SshSettings};
@@ -28,6 +30,7 @@ pub struct Confined {
     dialing: Dialing,
     memory: u64,
     expiry: Option<Duration>,
+    audit: Option<JobAudit>,
 }
 
 fn refused(text: &str) -> Stop {
@@ -53,12 +56,31 @@ impl Confined {
             dialing: Dialing::of_word(arguments.dial.as_deref()),
             memory: arguments.memory,
             expiry: arguments.expiry,
+            audit: JobAudit::of_environment().map_err(|error| Stop::because(Exit::Local, error))?,
         }))
     }
 
     /// Returns the principal that owns the job.
     pub fn principal(&self) -> Arc<Principal> {
         Arc::clone(&self.principal)
+    }
+
+    /// Begins the records of the job in the daemon's audit log, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// The log cannot be written, and the job may change files.
+    pub fn begin_audit(&self, spec: &TransferSpec) -> Result<Option<Arc<AuditSession>>, Stop> {
+        let Some(audit) = &self.audit else {
+            return Ok(None);
+        };
+        let begun = audit.begin(self.principal.name(), spec);
+        let begun = begun.map_err(|error| {
+            self.log(&format!("the audit log cannot be written: {error}"));
+            let text = "the daemon cannot record who writes what, and runs no job that writes";
+            Stop::new(Exit::Local, text)
+        })?;
+        Ok(Some(Arc::new(begun)))
     }
 
     /// Writes a message about the principal's request to the daemon's log.
@@ -207,6 +229,7 @@ mod tests {
         let file = place.path().join("principal");
         std::fs::write(&file, "name = \"alice\"\n").unwrap();
         Confined {
+            audit: None,
             principal: Arc::new(Principal::read_back(&file).unwrap()),
             dialing: Dialing::new(hosts),
             memory: 1 << 20,

@@ -82,12 +82,7 @@ pub fn run(arguments: &RemoteProcessSettings, rendering: &Rendering) -> Result<E
         Some(confined) => confined.confine(spec, begin.reach),
     });
     // A client of a daemon cannot see standard error, so the failure is sent as an event.
-    let begun = begun.inspect_err(|stop| {
-        let mut output = io::stdout().lock();
-        let failed = JobEvent::failed(&stop.text, Some(stop.exit.code()));
-        let said = job_protocol::send(&mut output, &failed);
-        let _ = said.and_then(|()| output.flush());
-    });
+    let begun = begun.inspect_err(report_failure);
     let (spec, address) = match (begun, &confined) {
         (Err(stop), Some(confined)) => {
             // Standard error is the daemon's log.
@@ -105,9 +100,15 @@ pub fn run(arguments: &RemoteProcessSettings, rendering: &Rendering) -> Result<E
         channels: channels.map(|(_, listener)| listener),
         address,
     };
-    let principal = confined.map(|confined| confined.principal());
+    let here = match confined {
+        None => Here::Anywhere,
+        Some(confined) => {
+            let audit = confined.begin_audit(&spec).inspect_err(report_failure)?;
+            Here::Beneath(confined.principal(), audit)
+        }
+    };
     let place = Place {
-        here: principal.map_or(Here::Anywhere, Here::Beneath),
+        here,
         introduction: Some(introduction),
         remembers: true,
     };
@@ -127,6 +128,14 @@ pub fn run_own(rendering: &Rendering) -> Result<Exit, Stop> {
         ..Place::default()
     };
     carry_out(&begin, (spec, place), rendering)
+}
+
+/// Reports as an event why a job cannot begin.
+fn report_failure(stop: &Stop) {
+    let mut output = io::stdout().lock();
+    let failed = JobEvent::failed(&stop.text, Some(stop.exit.code()));
+    let said = job_protocol::send(&mut output, &failed);
+    let _ = said.and_then(|()| output.flush());
 }
 
 /// Reads the order to begin a job.

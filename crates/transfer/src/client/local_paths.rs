@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use longhaul_engine::intents::Intents;
 use longhaul_engine::recv::landing::{Arrival, Destination, LandingError, Missing};
 use longhaul_engine::send::source::{Source, SourceError, open_source};
 use longhaul_engine::send::wildcards::{ExpandError, Room, expand};
@@ -15,6 +16,7 @@ use longhaul_proto::options::TransferOptions;
 use longhaul_storage::roots::Anywhere;
 
 use super::connection::open_stop;
+use crate::daemon::audit::{AuditSession, file_audit};
 use crate::daemon::{
     Access, Roots, expand_of, keeping_anywhere, may_not_measure, open_destination, open_source_of,
     source_filter_of,
@@ -28,8 +30,9 @@ pub enum Here {
     /// Any path that the user may access.
     #[default]
     Anywhere,
-    /// Paths beneath the roots of this principal, written as in a URL.
-    Beneath(Arc<Principal>),
+    /// Paths beneath the roots of this principal, written as in a URL, and the records of the
+    /// session in the daemon's audit log.
+    Beneath(Arc<Principal>, Option<Arc<AuditSession>>),
 }
 
 impl Here {
@@ -40,7 +43,7 @@ impl Here {
     /// The principal may not use them.
     pub fn may_measure(&self) -> Result<(), Stop> {
         match self {
-            Here::Beneath(principal) if !principal.may_measure() => Err(stop(may_not_measure())),
+            Here::Beneath(principal, _) if !principal.may_measure() => Err(stop(may_not_measure())),
             _ => Ok(()),
         }
     }
@@ -57,7 +60,7 @@ impl Here {
                 let opened = open_source(&roots.anywhere, path, recursive, copy_links);
                 opened.map_err(|error| no_source(&error))
             }
-            Here::Beneath(principal) => {
+            Here::Beneath(principal, _) => {
                 open_source_of(principal, path, how, roots).map_err(|error| NoSource {
                     failure: error.failure(path),
                     stop: stop(error.refused()),
@@ -79,7 +82,7 @@ impl Here {
     ) -> Result<Vec<Vec<u8>>, ExpandError> {
         match self {
             Here::Anywhere => expand(&*roots.anywhere, path, copy_links, room),
-            Here::Beneath(principal) => expand_of(principal, path, copy_links, (roots, room)),
+            Here::Beneath(principal, _) => expand_of(principal, path, copy_links, (roots, room)),
         }
     }
 
@@ -91,7 +94,7 @@ impl Here {
     pub fn source_filter(&self, asked: Option<FileCommand>) -> Result<Option<FileCommand>, Stop> {
         match self {
             Here::Anywhere => Ok(asked),
-            Here::Beneath(principal) => source_filter_of(principal, asked).map_err(stop),
+            Here::Beneath(principal, _) => source_filter_of(principal, asked).map_err(stop),
         }
     }
 
@@ -115,7 +118,8 @@ impl Here {
                     opened.and_then(|opened| keeping_anywhere(opened, path, backup.as_ref()));
                 opened.map_err(|error| landing_stop(&error))
             }
-            Here::Beneath(principal) => {
+            Here::Beneath(principal, _) => {
+                arrival.intents = self.intents();
                 open_destination(principal, path, (landing, options), arrival).map_err(stop)
             }
         }
@@ -126,7 +130,20 @@ impl Here {
         use std::os::unix::ffi::OsStrExt;
         match self {
             Here::Anywhere => Some(Path::new(std::ffi::OsStr::from_bytes(path))),
-            Here::Beneath(_) => None,
+            Here::Beneath(..) => None,
+        }
+    }
+
+    /// Returns the records of the principal's files, if the daemon records each file.
+    pub fn intents(&self) -> Option<Arc<dyn Intents>> {
+        file_audit(self.audit())
+    }
+
+    /// Returns the records of the principal's session in the audit log.
+    pub fn audit(&self) -> Option<&Arc<AuditSession>> {
+        match self {
+            Here::Anywhere => None,
+            Here::Beneath(_, audit) => audit.as_ref(),
         }
     }
 
@@ -134,7 +151,7 @@ impl Here {
     pub fn principal(&self) -> Option<&str> {
         match self {
             Here::Anywhere => None,
-            Here::Beneath(principal) => Some(principal.name()),
+            Here::Beneath(principal, _) => Some(principal.name()),
         }
     }
 }

@@ -26,6 +26,7 @@ use longhaul_storage::failure::failure_of;
 use longhaul_units::ByteCount;
 use signal_hook::consts::SIGHUP;
 
+use super::audited::audited;
 use super::connection::{Connected, Opened, block_key};
 use super::identity::SourceKey;
 use super::local_paths::{Here, landing_stop};
@@ -110,6 +111,7 @@ pub fn run(
         limits.retries = None;
     }
     let (here, remembers) = (place.here, place.remembers);
+    let observer = &audited(observer, here.audit());
     tries::each(limits, (control, &**observer), || {
         let caller = Caller::new(control, observer);
         control.begin_with(limits);
@@ -178,14 +180,15 @@ impl Task {
         // Do not reveal metadata to other users that only this process's user may read.
         let is_own = match &self.here {
             Here::Anywhere => true,
-            Here::Beneath(principal) => principal.is_owner(),
+            Here::Beneath(principal, _) => principal.is_owner(),
         };
         let sees_all = options.keep.fake_source || rustix::process::geteuid().is_root();
         Ok(SendSide::new(sources)
             .selecting(self.selected()?)
             .coding(is_automatic.then(codecs::chooser), elements)
             .filtering(self.here.source_filter(filter)?)
-            .keeping(&options.keep, is_own && sees_all))
+            .keeping(&options.keep, is_own && sees_all)
+            .announcing(self.here.intents()))
     }
 
     /// Returns the function that receives the sending end's events.

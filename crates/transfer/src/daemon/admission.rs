@@ -40,6 +40,7 @@ use longhaul_storage::roots::{Anywhere, Confined};
 use longhaul_units::ByteCount;
 
 use super::asker::described_request;
+use super::audit::{About, Audit, AuditSession, file_audit};
 use super::backups::{keeping_anywhere, keeping_beneath};
 use super::quotas::Held;
 use super::sessions::{Key, Running, destination_of};
@@ -129,6 +130,8 @@ struct Prepared {
     congestion: Option<String>,
     /// Its place among the sessions.
     place: Held,
+    /// Its records in the audit log.
+    audit: Option<Arc<AuditSession>>,
     /// Its turn to take over the transfer, held until it is one of the sessions.
     turn: Option<Turn>,
 }
@@ -400,24 +403,30 @@ impl Daemon {
                         again later";
             return Err(refused(Refusal::Busy, text));
         };
-        let mut prepared = match request.role {
+        let about = About::of(request, principal.name(), &visitor.peer);
+        let audit = begin_audit(self.audit.as_ref(), &about)?;
+        let place = (place, audit.clone());
+        let prepared = match request.role {
             Role::Sender => {
                 let claim = (key, turn, &stream.handle);
                 let asked = allowed.map(requested::of_introduced);
-                self.prepare_receiver(request, (principal, asked), claim, place)?
+                self.prepare_receiver(request, (principal, asked), claim, place)
             }
-            Role::Receiver => {
-                let selected = selected_of(request, stream)?;
-                self.prepare_sender(request, capabilities, (principal, selected), place)?
-            }
+            Role::Receiver => selected_of(request, stream).and_then(|selected| {
+                self.prepare_sender(request, capabilities, (principal, selected), place)
+            }),
         };
+        let mut prepared = prepared.inspect_err(|refused| {
+            if let Some(audit) = audit {
+                audit.end(None, 0, &format!("refused: {}", refused.text));
+            }
+        })?;
         if request.wants_host && principal.may_measure() {
             // A description that is too long is omitted, since the session does not need it.
             prepared.host = this_host::describe().to_json().ok();
         }
-        if request.role == Role::Receiver {
-            prepared.congestion = stream.handle.governed_by();
-        }
+        let sends = request.role == Role::Receiver;
+        prepared.congestion = stream.handle.governed_by().filter(|_| sends);
         Ok((prepared, principal.name().to_owned()))
     }
 
@@ -448,7 +457,7 @@ impl Daemon {
         request: &Request,
         (principal, asked): (&Principal, Option<Asked>),
         (key, turn, handle): (Option<Key>, Option<Turn>, &StreamHandle),
-        place: Held,
+        (place, audit): (Held, Option<Arc<AuditSession>>),
     ) -> Result<Prepared, Refused> {
         let [path] = request.paths.as_slice() else {
             return Err(refused(Refusal::Malformed, "one destination, please"));
@@ -458,6 +467,7 @@ impl Daemon {
             principal: principal.name().to_owned(),
             anywhere: request.anywhere.map_or(request.source, Into::into),
             keeper: Arc::new(keeper_of(options)?),
+            intents: file_audit(audit.as_ref()),
             ..Arrival::new(owner(), request.source, options)
         };
         let destination = match path {
@@ -495,7 +505,7 @@ impl Daemon {
             Some(asked) => ReceiveSide::only(destination, asked),
             None => ReceiveSide::new(destination),
         };
-        let transfer = Transfer::receiving(settings, side, watch());
+        let transfer = Transfer::receiving(settings, side, watch(audit.clone()));
         Ok(Prepared {
             transfer,
             destination_empty,
@@ -505,6 +515,7 @@ impl Daemon {
             host: None,
             congestion: None,
             place,
+            audit,
             turn,
         })
     }
@@ -514,7 +525,7 @@ impl Daemon {
         request: &Request,
         capabilities: &[Capability],
         (principal, selected): (&Principal, Selected),
-        place: Held,
+        (place, audit): (Held, Option<Arc<AuditSession>>),
     ) -> Result<Prepared, Refused> {
         let sources = open_sources(request, principal)?;
         let mut settings = self.settings(request);
@@ -533,8 +544,9 @@ impl Daemon {
             .selecting(selected)
             .coding(is_automatic.then(codecs::chooser), elements)
             .filtering(source_filter_of(principal, filter)?)
-            .keeping(&options.keep, sees_all);
-        let transfer = Transfer::sending(settings, side, watch());
+            .keeping(&options.keep, sees_all)
+            .announcing(file_audit(audit.as_ref()));
+        let transfer = Transfer::sending(settings, side, watch(audit.clone()));
         Ok(Prepared {
             transfer,
             destination_empty: false,
@@ -544,6 +556,7 @@ impl Daemon {
             host: None,
             congestion: None,
             place,
+            audit,
             turn: None,
         })
     }
@@ -583,6 +596,7 @@ impl Daemon {
             transfer,
             key,
             place,
+            audit,
             turn,
             ..
         } = prepared;
@@ -597,7 +611,8 @@ impl Daemon {
                 place,
             },
         );
-        self.session_log.begin(id, (principal, peer), &transfer);
+        let records = (&transfer, audit);
+        self.session_log.begin(id, (principal, peer), records);
         drop(turn);
         self.answer_calls(&transfer);
         let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
@@ -620,9 +635,30 @@ impl Daemon {
     }
 }
 
-/// Returns the function that logs events of sessions which their clients cannot see.
-fn watch() -> Watch {
-    Arc::new(|event| {
+/// Begins the records of a session in the audit log.
+fn begin_audit(
+    audit: Option<&Arc<Audit>>,
+    about: &About<'_>,
+) -> Result<Option<Arc<AuditSession>>, Refused> {
+    let Some(audit) = audit else {
+        return Ok(None);
+    };
+    let begun = audit.begin(about).map_err(|error| {
+        tracing::error!("the audit log cannot be written: {error}; no session may write");
+        let text = "the daemon cannot record who writes what, and accepts no data: its \
+                    administrator finds the reason in its log";
+        refused(Refusal::Path, text)
+    })?;
+    Ok(Some(Arc::new(begun)))
+}
+
+/// Returns the function that logs events of sessions which their clients cannot see, and records
+/// the outcomes of entries.
+fn watch(audit: Option<Arc<AuditSession>>) -> Watch {
+    Arc::new(move |event| {
+        if let Some(audit) = &audit {
+            audit.event(&event);
+        }
         if let Event::StreamDamaged { stream, error } = event {
             tracing::warn!("{}", stream_damage(stream, &error));
         }

@@ -26,6 +26,7 @@ use longhaul_net::trust::ServerTrust;
 use longhaul_proto::handshake::{Answer, ControlRequest, Refusal, Refused, Target, Task};
 
 use super::admission::{Visitor, authenticate, refused};
+use super::audit::job::job_variable;
 use super::quotas::{Held, Most};
 use super::{Daemon, LAST_WORDS};
 use crate::between_hosts::channels::{self, Place};
@@ -183,7 +184,7 @@ impl Daemon {
                 return Err(refused(Refusal::Malformed, "that is no job's name"));
             }
         };
-        let spawned = self.spawn(jobs, principal, (&word, kind));
+        let spawned = self.spawn((jobs, &visitor.peer), principal, (&word, kind));
         spawned.map(|socket| Came::Channel(socket, None))
     }
 
@@ -206,7 +207,7 @@ impl Daemon {
 
     fn spawn(
         self: &Arc<Daemon>,
-        jobs: &Jobs,
+        (jobs, peer): (&Jobs, &str),
         principal: &Principal,
         (word, kind): (&str, Kind),
     ) -> Result<UnixStream, Refused> {
@@ -247,6 +248,7 @@ impl Daemon {
                 super::JSON_LOG,
                 if self.terms.logs_json { "1" } else { "0" },
             )
+            .envs(self.audit.iter().map(|audit| job_variable(audit, peer)))
             .env_remove("SSH_CONNECTION")
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(far)))

@@ -11,8 +11,11 @@ use longhaul_proto::listing::{Gathered, ListRequest, Listed, ListedEntry, Listed
 use longhaul_proto::manifest::TreePath;
 use longhaul_storage::roots::{Anywhere, OpenRoot};
 
+use serde_json::json;
+
 use super::Daemon;
 use super::admission::{Visitor, authenticate, not_permitted, open_root, path_beneath, refused};
+use super::audit::name_of;
 use super::quotas::{Held, Most};
 
 /// Limit on simultaneous listings. A listing whose reader waits, such as a pager, occupies a
@@ -68,6 +71,11 @@ impl Daemon {
             }
         };
         let log = |ended: &str| {
+            if let Some(audit) = &self.audit {
+                let path = name_of(&asked.path);
+                let fields = json!({ "client": who, "path": path, "entries": entries });
+                audit.note("listed", &fields);
+            }
             tracing::info!(entries, "{who}: listed {shown}, {entries} entries{ended}");
         };
         match told {

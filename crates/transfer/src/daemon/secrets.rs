@@ -45,9 +45,11 @@ impl Secrets {
             state,
             "name another directory with --state",
         )];
+        let audit = arguments.audit.as_ref().map(|audit| audit.file.clone());
         let files = [
             ("the daemon's private key", &arguments.key),
             ("the file of principals", &arguments.principals),
+            ("the audit log", &audit),
         ];
         for (what, file) in files {
             if let Some(file) = file {

@@ -8,6 +8,8 @@ use longhaul_engine::session::{Progress, Transfer};
 use longhaul_proto::handshake::{Operation, SessionId};
 use longhaul_units::ByteCount;
 
+use super::audit::AuditSession;
+
 /// Sessions without a log line so far.
 #[derive(Default)]
 pub struct SessionLog {
@@ -19,6 +21,7 @@ struct Due {
     principal: String,
     peer: String,
     transfer: Arc<Transfer>,
+    audit: Option<Arc<AuditSession>>,
 }
 
 impl SessionLog {
@@ -27,11 +30,17 @@ impl SessionLog {
     }
 
     /// Adds a session that has started.
-    pub fn begin(&self, id: SessionId, (principal, peer): (&str, &str), transfer: &Arc<Transfer>) {
+    pub fn begin(
+        &self,
+        id: SessionId,
+        (principal, peer): (&str, &str),
+        (transfer, audit): (&Arc<Transfer>, Option<Arc<AuditSession>>),
+    ) {
         let due = Due {
             principal: principal.to_owned(),
             peer: peer.to_owned(),
             transfer: Arc::clone(transfer),
+            audit,
         };
         self.lock().insert(id, due);
     }
@@ -70,6 +79,7 @@ impl Due {
             principal,
             peer,
             transfer,
+            audit,
         } = self;
         let progress = transfer.measurements().progress();
         let seconds = progress.elapsed.as_secs_f64();
@@ -87,6 +97,9 @@ impl Due {
             transfer.summary().is_sending(),
             &progress,
         );
+        if let Some(audit) = audit {
+            audit.end(Some(&progress), bytes, outcome);
+        }
         tracing::info!(
             %principal,
             %peer,

@@ -13,6 +13,7 @@ use longhaul_storage::Status;
 use longhaul_storage::failure::failure_of;
 use rustix::io::Errno;
 
+use super::super::announcing::announce_deletion;
 use super::super::apart::{For, MOST_TOPS};
 use super::super::backup::{Deleted, Kept, sync_deleted};
 use super::super::folders::Folder;
@@ -242,6 +243,12 @@ impl Carry {
         seen: Seen,
     ) -> Option<Removal> {
         if receiving.copies() {
+            let destination = &receiving.side.destination;
+            let announced = announce_deletion(destination, &path, (seen.bytes(), seen.inode));
+            if let Err(failure) = announced {
+                receiving.side.replacements.fail(&path, failure);
+                return None;
+            }
             let replaced = receiving
                 .side
                 .destination
@@ -288,6 +295,11 @@ impl Carry {
         }
         if !receiving.copies() {
             return Some(removal);
+        }
+        let destination = &receiving.side.destination;
+        let announced = announce_deletion(destination, &path, (seen.bytes(), seen.inode));
+        if let Err(failure) = announced {
+            return Some(stayed(Some(path), failure));
         }
         let removed = receiving
             .side
