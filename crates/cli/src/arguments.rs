@@ -42,6 +42,7 @@ use longhaul_net::identity::Fingerprint;
 use longhaul_net::principals::Fault;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::options::Stack;
+use longhaul_transfer::daemon::config_file;
 use longhaul_transfer::daemon::listen_address;
 use longhaul_transfer::settings::DataSecurity;
 use longhaul_transfer::spec::written;
@@ -103,6 +104,7 @@ impl Arguments {
         let refused = |of_cp: bool| {
             move |text: String| other_tools::error_of(Arguments::shown(), of_cp, text)
         };
+        let line = config_file::with_config(line).map_err(refused(false))?;
         other_tools::refuse_command(&line).map_err(refused(false))?;
         let matches = match Arguments::shown().try_get_matches_from(&line) {
             Ok(matches) => matches,
@@ -140,6 +142,7 @@ impl Arguments {
         // As in other tools, the last occurrence of an option counts, and -vv is -v.
         let repeats = |command: clap::Command| command.args_override_self(true);
         let mut shown = Arguments::command().mut_subcommand("cp", repeats);
+        shown = shown.mut_subcommand("serve", repeats);
         shown = shown.mut_subcommand("cp", other_tools::add_options);
         shown = other_tools::take_any_value(shown);
         shown = shown.mut_subcommand("probe", |probe| {
@@ -664,6 +667,17 @@ pub struct ServeArguments {
     /// copies visit; or never.
     #[arg(long, value_name = "TIME", default_value = "15d", value_parser = parse_expiry)]
     pub expire_leftovers: Expiry,
+    /// Read further options from this file (TOML with the names of these options). Options of the
+    /// command line take precedence.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Check all options and files, and exit.
+    #[arg(long)]
+    pub check: bool,
+    /// After SIGTERM accept no new sessions, and end when the running ones have ended or this time
+    /// is over. Their commands then resume with the restarted daemon. [default: end at once]
+    #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = longhaul_units::parse_span)]
+    pub drain: Duration,
     /// Append a record of who read, wrote or deleted which paths to this file, as JSON lines. A
     /// session's record is durable before it changes files.
     #[arg(long, value_name = "FILE")]

@@ -359,6 +359,11 @@ impl Principals {
         }
     }
 
+    /// Returns the number of principals.
+    pub fn count(&self) -> usize {
+        self.principals.len()
+    }
+
     /// True if the list has no principals.
     pub fn is_empty(&self) -> bool {
         self.principals.is_empty()

@@ -717,4 +717,7 @@ pub enum Farewell {
     /// This end cannot continue, because the destination is no longer usable.
     #[n(4)]
     Storage(#[n(0)] String),
+    /// This end stops and is started again soon. The same request then resumes the transfer.
+    #[n(5)]
+    Restarting,
 }

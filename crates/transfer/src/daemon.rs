@@ -6,6 +6,7 @@
 //! - `asker`: describes clients and requests for the log
 //! - `backups`: directories for replaced and deleted files
 //! - `calls`: connections of a remote SSH end beside its channel
+//! - [`config_file`]: options of the daemon from a file
 //! - `control_requests`: copies with another daemon on behalf of a principal
 //! - `listing`: lists a path without a session
 //! - `quotas`: limits on simultaneous work, in total and per principal
@@ -22,6 +23,7 @@ mod asker;
 pub mod audit;
 mod backups;
 mod calls;
+pub mod config_file;
 mod control_requests;
 pub mod listen_address;
 mod listing;
@@ -68,8 +70,8 @@ use quotas::Quotas;
 use secrets::Secrets;
 use session_log::SessionLog;
 use sessions::Sessions;
-pub use setup::Announcement;
 use setup::Setup;
+pub use setup::{Announcement, check};
 use signals::Files;
 pub use sources::{Access, Roots, expand_of, open_source_of, source_filter_of};
 use turns::Rank;
@@ -132,6 +134,8 @@ pub struct Daemon {
     /// Settings for jobs; `None` for the remote end of an SSH session.
     jobs: Option<Jobs>,
     stopping: AtomicBool,
+    /// Time for running sessions to end after SIGTERM.
+    drain: Duration,
     /// The only permitted client, if the process runs a single session for it.
     client: Option<Client>,
 }
@@ -175,6 +179,8 @@ pub struct DaemonSettings {
     pub terms: Terms,
     /// Maximum number of simultaneous sessions.
     pub sessions: usize,
+    /// Time for running sessions to end after SIGTERM.
+    pub drain: Duration,
     /// Audit log.
     pub audit: Option<AuditSettings>,
     /// If true, roots may contain the daemon's secrets.
@@ -257,6 +263,7 @@ impl Listening {
         let daemon = Arc::new(Daemon {
             files,
             audit,
+            drain: settings.drain,
             secrets: setup.secrets,
             jobs: Some(Jobs {
                 directory: jobs.clone(),
@@ -370,6 +377,7 @@ impl Daemon {
             channels: Arc::default(),
             jobs: None,
             stopping: AtomicBool::new(false),
+            drain: Duration::ZERO,
             client: None,
         }
     }

@@ -92,6 +92,8 @@ pub struct Stop {
     pub text: String,
     /// True if another attempt would fail in the same way.
     pub stays: bool,
+    /// True if the other end restarts and asked to be tried again.
+    pub restarts: bool,
 }
 
 impl std::fmt::Display for Stop {
@@ -109,6 +111,7 @@ impl Stop {
             exit,
             text: text.into(),
             stays: false,
+            restarts: false,
         }
     }
 
@@ -117,6 +120,15 @@ impl Stop {
     pub fn that_stays(self) -> Stop {
         Stop {
             stays: true,
+            ..self
+        }
+    }
+
+    /// Marks the stop as the restart of the other end.
+    #[must_use]
+    pub fn that_restarts(self) -> Stop {
+        Stop {
+            restarts: true,
             ..self
         }
     }

@@ -2,12 +2,12 @@
 
 use longhaul_system::limits;
 use longhaul_transfer::daemon::audit::AuditSettings;
-use longhaul_transfer::daemon::{Announcement, DaemonSettings, Listening, Terms};
+use longhaul_transfer::daemon::{self, Announcement, DaemonSettings, Listening, Terms};
 use serde_json::json;
 
 use crate::arguments::ServeArguments;
 use crate::log::{self, LogFormat};
-use crate::messages::{Exit, Stop, finish, print_json};
+use crate::messages::{Exit, Stop, finish, print_json, print_line};
 
 /// Runs `longhaul serve`.
 pub fn run(arguments: ServeArguments) -> Exit {
@@ -17,7 +17,14 @@ pub fn run(arguments: ServeArguments) -> Exit {
 fn serve(arguments: ServeArguments) -> Result<Exit, Stop> {
     let print_ready = arguments.print_ready;
     let (log_format, log_level) = (arguments.log_format, arguments.log_level);
-    let daemon = Listening::new(settings(arguments))?;
+    let checks = arguments.check;
+    let settings = settings(arguments);
+    if checks {
+        let count = daemon::check(&settings)?;
+        print_line!("the settings are valid; number of principals: {count}");
+        return Ok(Exit::Done);
+    }
+    let daemon = Listening::new(settings)?;
     log::start(log_format, log_level);
     let announcement = daemon.announcement()?;
     if print_ready {
@@ -55,6 +62,7 @@ fn settings(arguments: ServeArguments) -> DaemonSettings {
             logs_json: arguments.log_format == LogFormat::Json,
         },
         sessions: arguments.sessions as usize,
+        drain: arguments.drain,
         audit: arguments.audit.map(|file| AuditSettings {
             file,
             each_file: arguments.audit_files,

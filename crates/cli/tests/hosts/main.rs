@@ -10,6 +10,7 @@ mod daemons;
 mod daemons_through;
 mod detached;
 mod doctor;
+mod drain;
 mod endpoints;
 mod ftp;
 #[path = "../../../gridftp/tests/all/servers.rs"]

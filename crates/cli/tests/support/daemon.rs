@@ -98,6 +98,12 @@ impl Daemon {
         self.running.take().unwrap().wait()
     }
 
+    /// Waits for its end, before it is started again.
+    #[allow(dead_code)]
+    pub fn end(&mut self) -> Finished {
+        self.running.take().unwrap().wait()
+    }
+
     /// Kills it.
     pub fn kill(&mut self) -> Finished {
         self.running.take().unwrap().kill()

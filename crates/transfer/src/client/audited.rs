@@ -53,6 +53,7 @@ impl Observer for Audited {
             Farewell::Complete => "complete",
             Farewell::Fenced => "a newer session took over",
             Farewell::Cancelled => "cancelled",
+            Farewell::Restarting => "the other daemon was stopped for a restart",
             Farewell::Broken(text) | Farewell::Storage(text) => text,
         };
         let progress = &outcome.progress;

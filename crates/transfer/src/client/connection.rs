@@ -281,8 +281,17 @@ impl Daemon {
             if !smaller && !is_busy(&error) || !tries.go_on(&told) {
                 return Err(open_stop(&self.host, &error));
             }
+            let again = |_: &TcpStream| attempts.set(attempts.get().again());
+            let stream = loop {
+                match self.first_stream_as(&tls, &again) {
+                    Ok(stream) => break stream,
+                    // A busy daemon may be restarting.
+                    Err(stop) if stop.may_pass() && tries.go_on(&stop) => {}
+                    Err(stop) => return Err(stop),
+                }
+            };
             connected = Connected {
-                stream: self.first_stream_as(&tls, &|_| attempts.set(attempts.get().again()))?,
+                stream,
                 rtt,
                 block_bytes,
                 ahead: Ahead::default(),

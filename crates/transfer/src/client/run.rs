@@ -106,13 +106,24 @@ pub fn run(
     }
     let mut limits = spec.limits;
     let mut introduction = place.introduction;
+    let mut restarts_within = Some(spec.connection.timeout);
     if introduction.is_some() {
         // The introduction is valid for one session.
         limits.retries = None;
+        restarts_within = None;
+    }
+    if spec
+        .sources
+        .iter()
+        .any(|source| source.promises().standard_stream)
+    {
+        // Data of standard input can be read once only.
+        restarts_within = None;
     }
     let (here, remembers) = (place.here, place.remembers);
     let observer = &audited(observer, here.audit());
-    tries::each(limits, (control, &**observer), || {
+    let limited = (limits, restarts_within);
+    tries::each(limited, (control, &**observer), || {
         let caller = Caller::new(control, observer);
         control.begin_with(limits);
         let task = Task::chosen(spec.clone(), here.clone());
@@ -465,6 +476,10 @@ impl Task {
                 format!("the transfer broke off: {text}; the same command resumes it"),
             )),
             Farewell::Storage(text) => Err(Stop::new(Exit::Local, text.clone())),
+            Farewell::Restarting => {
+                let text = "the daemon is restarting; the same command resumes the transfer";
+                Err(Stop::new(Exit::Connection, text).that_restarts())
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Retries a whole transfer that failed for a possibly temporary reason. A retry is equivalent to
 //! running the command again: it resumes the work of the earlier tries.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::observer::{Again, Control, Observer};
 use crate::spec::Limits;
@@ -33,35 +33,69 @@ impl Tried {
     }
 }
 
-/// Runs a transfer up to the maximum number of tries.
+/// Runs a transfer up to the maximum number of tries. After the other end reported its restart,
+/// further tries within `restarts_within` are not counted.
 ///
 /// # Errors
 ///
 /// Errors of the last try, or of the wait for the next one.
 pub(super) fn each(
-    limits: Limits,
+    (limits, restarts_within): (Limits, Option<Duration>),
     (control, observer): (&Control, &dyn Observer),
     mut once: impl FnMut() -> Tried,
 ) -> Result<Exit, Stop> {
     let tries = limits.retries.unwrap_or(1);
-    let fixed = limits.retries_sleep.map(Duration::from_millis);
-    for (number, pause) in (1..tries).zip(pauses(fixed)) {
+    let mut pauses = pauses(limits.retries_sleep.map(Duration::from_millis));
+    let mut restarts = Restarts {
+        within: restarts_within,
+        until: None,
+    };
+    let mut number = 1;
+    loop {
         let tried = once();
         // After a cancellation or the time limit, the error may look like a lost connection.
         let why = tried.may_pass().filter(|_| !control.was_cancelled());
         let Some((exit, text)) = why else {
             return tried.result;
         };
+        let pause = if restarts.excuse(&tried) {
+            FIRST_PAUSE
+        } else if number < tries {
+            number += 1;
+            pauses.next().unwrap_or(LONGEST_PAUSE)
+        } else {
+            return tried.result;
+        };
         observer.again(&Again {
             text: &text,
             exit,
-            failed: number,
-            tries,
+            failed: (number - 1).max(1),
+            tries: tries.max(2),
             pause,
         });
         control.pause(pause)?;
     }
-    once().result
+}
+
+/// Restart of the other end.
+struct Restarts {
+    /// Time that the other end has to come back; `None` if it is not waited for.
+    within: Option<Duration>,
+    until: Option<Instant>,
+}
+
+impl Restarts {
+    /// True if a try failed because the other end restarts.
+    fn excuse(&mut self, tried: &Tried) -> bool {
+        let (Err(stop), Some(within)) = (&tried.result, self.within) else {
+            return false;
+        };
+        if stop.restarts {
+            self.until = Some(Instant::now() + within);
+        }
+        let is_apart = stop.exit == Exit::Connection;
+        is_apart && self.until.is_some_and(|until| Instant::now() < until)
+    }
 }
 
 /// Returns the pauses between tries.
@@ -83,7 +117,7 @@ mod tests {
     /// Returns the exit code and the number of tries.
     fn tried(limits: Limits, of: impl Fn(u32) -> Tried) -> (Exit, u32) {
         let mut count = 0;
-        let ended = each(limits, (&Control::default(), &Unobserved), || {
+        let ended = each((limits, None), (&Control::default(), &Unobserved), || {
             count += 1;
             of(count)
         });
@@ -134,10 +168,35 @@ mod tests {
     }
 
     #[test]
+    fn tries_during_a_restart_are_not_counted() {
+        let restart = || Stop::new(Exit::Connection, "it restarts").that_restarts();
+        let tried = |within: Option<Duration>| {
+            let mut count = 0;
+            let ended = each(
+                (limits(None), within),
+                (&Control::default(), &Unobserved),
+                || {
+                    count += 1;
+                    let result = match count {
+                        1 => Err(restart()),
+                        2 => Err(Stop::new(Exit::Connection, "refused")),
+                        _ => Ok(Exit::Done),
+                    };
+                    Tried { result, passing: 0 }
+                },
+            );
+            (ended.unwrap_or_else(|stop| stop.exit), count)
+        };
+        let long = Some(Duration::from_secs(3600));
+        assert_eq!(tried(long), (Exit::Done, 3));
+        assert_eq!(tried(None), (Exit::Connection, 1));
+    }
+
+    #[test]
     fn a_cancellation_ends_the_wait() {
         let control = Control::default();
         let cancels = control.clone();
-        let ended = each(limits(Some(3)), (&control, &Unobserved), || {
+        let ended = each((limits(Some(3)), None), (&control, &Unobserved), || {
             cancels.cancel();
             of(Err(Exit::Connection), 0)
         });

@@ -153,6 +153,19 @@ fn superseded() -> Refused {
     }
 }
 
+/// Returns the refusal of blocks in clear.
+fn no_clear() -> Refused {
+    let text = "blocks in clear are not allowed here: leave out --data-security clear, or start \
+                the daemon with --allow-clear";
+    refused(Refusal::Clear, text)
+}
+
+/// Returns the refusal of a daemon that accepts no new sessions. The client tries again.
+pub(super) fn restarting() -> Refused {
+    let text = "the daemon is restarting and accepts no new sessions: try again later";
+    refused(Refusal::Busy, text)
+}
+
 /// Refuses a dialer with another version of the protocol.
 fn other_version(spoken: &Spoken) -> Refused {
     let text = format!(
@@ -382,9 +395,10 @@ impl Daemon {
             return Err(refused(Refusal::Forbidden, text));
         }
         if request.is_clear() && !self.terms.allow_clear {
-            let text = "blocks in clear are not allowed here: leave out --data-security clear, or \
-                        start the daemon with --allow-clear";
-            return Err(refused(Refusal::Clear, text));
+            return Err(no_clear());
+        }
+        if self.sessions.is_draining() {
+            return Err(restarting());
         }
         let key = key_of(request, principal);
         let waited = Duration::from_millis(request.waited_milliseconds);
@@ -701,6 +715,7 @@ fn described(farewell: &Farewell) -> String {
         Farewell::Complete => "complete".to_owned(),
         Farewell::Fenced => "a newer session took over".to_owned(),
         Farewell::Cancelled => "cancelled".to_owned(),
+        Farewell::Restarting => "the daemon was stopped for a restart".to_owned(),
         Farewell::Broken(text) | Farewell::Storage(text) => one_line(text, MAXIMUM_REFUSAL_BYTES),
     }
 }

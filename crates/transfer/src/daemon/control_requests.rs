@@ -25,7 +25,7 @@ use longhaul_net::token::fill_random;
 use longhaul_net::trust::ServerTrust;
 use longhaul_proto::handshake::{Answer, ControlRequest, Refusal, Refused, Target, Task};
 
-use super::admission::{Visitor, authenticate, refused};
+use super::admission::{Visitor, authenticate, refused, restarting};
 use super::audit::job::job_variable;
 use super::quotas::{Held, Most};
 use super::{Daemon, LAST_WORDS};
@@ -174,6 +174,9 @@ impl Daemon {
                 let text = "this daemon runs no copies with another: start it with \
                             --allow-dial";
                 return Err(refused(Refusal::Forbidden, text));
+            }
+            Task::Drive | Task::DriveThrough if self.sessions.is_draining() => {
+                return Err(restarting());
             }
             Task::Channel(name) => return self.channel(jobs, principal, name),
             Task::Drive => ("--drive".to_owned(), Kind::Dials),

@@ -50,11 +50,6 @@ pub struct Running {
     pub place: Held,
 }
 
-/// Returns the last message of a stopping daemon to its clients.
-fn stopped() -> Farewell {
-    Farewell::Broken("the daemon was stopped".to_owned())
-}
-
 /// All sessions of a daemon.
 pub struct Sessions {
     most: Most,
@@ -65,6 +60,8 @@ pub struct Sessions {
     begun: AtomicBool,
     /// True once the daemon is stopping. New sessions then end at once.
     ending: AtomicBool,
+    /// True once the daemon accepts no new sessions, because it is to be started again.
+    draining: AtomicBool,
     running: Mutex<HashMap<SessionId, Running>>,
     changed: Condvar,
 }
@@ -78,6 +75,7 @@ impl Sessions {
             turns: Arc::default(),
             begun: AtomicBool::new(false),
             ending: AtomicBool::new(false),
+            draining: AtomicBool::new(false),
             running: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -85,6 +83,38 @@ impl Sessions {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the last message of a stopping daemon to its clients.
+    fn last_message(&self) -> Farewell {
+        if self.is_draining() {
+            Farewell::Restarting
+        } else {
+            Farewell::Broken("the daemon was stopped".to_owned())
+        }
+    }
+
+    /// True if the daemon accepts no new sessions.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Accepts no new sessions from now on. Returns the number of running sessions, or `None` if
+    /// this was called before.
+    pub fn begin_drain(&self) -> Option<usize> {
+        let running = self.lock();
+        let first = !self.draining.swap(true, Ordering::Relaxed);
+        first.then(|| running.len())
+    }
+
+    /// Waits until no session runs, for at most `within`.
+    pub fn wait_until_drained(&self, within: Duration) {
+        let running = self.lock();
+        let waits = |running: &mut HashMap<SessionId, Running>| {
+            !running.is_empty() && !self.ending.load(Ordering::Relaxed)
+        };
+        let waited = self.changed.wait_timeout_while(running, within, waits);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Waits for a request's turn to take over its transfer. Returns `None` if a newer request has
@@ -148,7 +178,7 @@ impl Sessions {
     pub fn add(&self, id: SessionId, running: Running) {
         let mut all = self.lock();
         if self.ending.load(Ordering::Relaxed) {
-            running.transfer.end(stopped());
+            running.transfer.end(self.last_message());
         }
         all.insert(id, running);
         self.begun.store(true, Ordering::Relaxed);
@@ -206,7 +236,7 @@ impl Sessions {
         self.ending.store(true, Ordering::Relaxed);
         let count = running.len();
         for session in running.values() {
-            session.transfer.end(stopped());
+            session.transfer.end(self.last_message());
         }
         while !running.is_empty() {
             let waited = self.changed.wait_timeout(running, STOP_WITHIN);

@@ -94,6 +94,51 @@ pub fn prepare(arguments: &DaemonSettings) -> Result<Setup, Stop> {
     })
 }
 
+/// Checks the settings of a daemon without starting it. Creates no files. Returns the number of
+/// principals.
+///
+/// # Errors
+///
+/// A file is missing or invalid, or a root is refused.
+pub fn check(arguments: &DaemonSettings) -> Result<usize, Stop> {
+    let state = match &arguments.state {
+        Some(state) => state.clone(),
+        None => config_directory().map_err(local)?,
+    };
+    if state.exists() {
+        check_private(&state).map_err(local)?;
+    }
+    let principals = match (&arguments.principals, &arguments.root) {
+        (Some(file), _) => named_principals(file)?,
+        (None, Some(root)) => {
+            let token = Token::generate().map_err(local)?;
+            let may = (rights_of(arguments), commands_of(arguments)?);
+            let text = text_of_only(root, &token, &may)?;
+            Principals::parse(&text, root).map_err(local)?
+        }
+        (None, None) => return Err(Stop::new(Exit::Usage, "give --root or --principals")),
+    };
+    if !arguments.unguarded {
+        let secrets = Secrets::new(&state, arguments);
+        secrets.check(&principals).map_err(local)?;
+    }
+    if let (Some(certificate), Some(key)) = (&arguments.certificate, &arguments.key) {
+        let identity = Identity::from_pem_files(certificate, key).map_err(local)?;
+        TlsServer::new(&identity, TlsOptions::default()).map_err(local)?;
+    }
+    if let Some(audit) = &arguments.audit {
+        let directory = std::path::absolute(&audit.file).map_err(local)?;
+        let directory = directory.parent().unwrap_or(Path::new("/"));
+        if !directory.is_dir() {
+            let directory = directory.display();
+            return Err(local(format!(
+                "the audit log: there is no directory {directory}"
+            )));
+        }
+    }
+    Ok(principals.count())
+}
+
 /// Returns the rights of the only principal, in TOML.
 fn rights_of(arguments: &DaemonSettings) -> String {
     let all = [
@@ -148,12 +193,12 @@ fn named_principals(file: &Path) -> Result<Principals, Stop> {
     Ok(principals)
 }
 
-/// Creates one principal with one root. Its token is created on first use and kept.
-fn only_principal(
-    state: &Path,
+/// Returns a principals file of one principal with one root.
+fn text_of_only(
     root: &Path,
-    (rights, commands): (String, String),
-) -> Result<(Principals, Only), Stop> {
+    token: &Token,
+    (rights, commands): &(String, String),
+) -> Result<String, Stop> {
     let root = root.canonicalize().map_err(|error| {
         local(format!(
             "cannot serve {}: {error}; make the directory first",
@@ -164,18 +209,27 @@ fn only_principal(
         let text = format!("cannot serve {}: it is no directory", root.display());
         return Err(local(text));
     }
-    let token = kept_token(&state.join("token"))?;
     let Some(path) = root.to_str() else {
         return Err(local(
             "the root's name is no UTF-8: serve it through a symbolic link",
         ));
     };
     let hash = token.hash().map_err(local)?;
-    let text = format!(
+    Ok(format!(
         "[[principal]]\nname = \"{ONLY_PRINCIPAL}\"\ntoken = \"{hash}\"\n\n[[principal.root]]\n\
          at = \"/\"\npath = {}\nrights = [{rights}]\n{commands}",
         json!(path)
-    );
+    ))
+}
+
+/// Creates one principal with one root. Its token is created on first use and kept.
+fn only_principal(
+    state: &Path,
+    root: &Path,
+    may: (String, String),
+) -> Result<(Principals, Only), Stop> {
+    let token = kept_token(&state.join("token"))?;
+    let text = text_of_only(root, &token, &may)?;
     // This name differs from the one that an administrator would choose.
     let file = state.join("root.toml");
     write_private(&file, text.as_bytes())?;

@@ -1,4 +1,5 @@
-//! Signals of a daemon: SIGINT and SIGTERM stop it, SIGHUP makes it read its files again.
+//! Signals of a daemon: SIGINT and SIGTERM stop it, or SIGTERM drains it first. SIGHUP makes it
+//! read its files again.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -44,6 +45,32 @@ impl Files {
     }
 }
 
+/// Wakes the accepting thread, which ends the daemon.
+fn end_serving(daemon: &Daemon, stopping: &OwnedFd) {
+    daemon.stopping.store(true, Ordering::Relaxed);
+    // The write cannot block, since the counter is written at most twice.
+    let _ = rustix::io::write(stopping, &1_u64.to_ne_bytes());
+}
+
+/// Begins to drain the daemon, and stops it when no session is left or the time is over. Returns
+/// false if it does not drain, or already does.
+fn drain(daemon: &Arc<Daemon>, stopping: &Arc<OwnedFd>) -> bool {
+    if daemon.drain.is_zero() {
+        return false;
+    }
+    let Some(count) = daemon.sessions.begin_drain() else {
+        return false;
+    };
+    tracing::info!("no new sessions are accepted; number of running sessions: {count}");
+    let (daemon, stopping) = (Arc::clone(daemon), Arc::clone(stopping));
+    let thread = std::thread::Builder::new().name("drain".into());
+    let started = thread.spawn(move || {
+        daemon.sessions.wait_until_drained(daemon.drain);
+        end_serving(&daemon, &stopping);
+    });
+    started.is_ok()
+}
+
 impl Daemon {
     /// Handles signals. SIGINT and SIGTERM stop the daemon and make the returned descriptor
     /// readable. SIGHUP reloads the files.
@@ -64,10 +91,10 @@ impl Daemon {
                         daemon.reload_beside(&reloading);
                         continue;
                     }
-                    daemon.stopping.store(true, Ordering::Relaxed);
-                    // Wakes the accepting thread. The write cannot block, since the counter is
-                    // written only once.
-                    let _ = rustix::io::write(&*stopping, &1_u64.to_ne_bytes());
+                    if signal == SIGTERM && drain(&daemon, &stopping) {
+                        continue;
+                    }
+                    end_serving(&daemon, &stopping);
                     return;
                 }
             });

@@ -200,6 +200,7 @@ fn from_either() -> Vec<Message> {
         )]),
         Message::Tickets(vec![Secret([1; 32])]),
         Message::Goodbye(Farewell::Broken("no room".into())),
+        Message::Goodbye(Farewell::Restarting),
     ]
 }
 
