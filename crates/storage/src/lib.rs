@@ -277,6 +277,14 @@ pub trait StoredFile: Send + Sync {
     /// As `flock`.
     fn try_lock(&self) -> io::Result<bool>;
 
+    /// Takes the shared lock of the open file without waiting. False if another open file holds the
+    /// exclusive lock. The lock ends when this one closes.
+    ///
+    /// # Errors
+    ///
+    /// As `flock`.
+    fn try_lock_shared(&self) -> io::Result<bool>;
+
     /// Returns the actual method. A file opened as [`DataMode::Direct`] may return
     /// [`DataMode::Buffered`] (opened as [`DataMode::Bypass`] also [`DataMode::Uncached`]) from the
     /// start, or after its first aligned read or write, which shows if direct I/O works.

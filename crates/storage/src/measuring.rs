@@ -98,6 +98,10 @@ impl StoredFile for Zeros {
         unsupported()
     }
 
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        unsupported()
+    }
+
     fn data_mode(&self) -> DataMode {
         DataMode::Buffered
     }

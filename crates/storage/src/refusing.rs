@@ -92,6 +92,10 @@ macro_rules! refuse_writes {
             Err($kind.into())
         }
 
+        fn try_lock_shared(&self) -> std::io::Result<bool> {
+            Err($kind.into())
+        }
+
         fn sync_data(&self) -> std::io::Result<()> {
             Ok(())
         }

@@ -23,7 +23,7 @@ use longhaul_storage::fake_super::FakeDirectory;
 use longhaul_storage::journal::digests::{FileState, KeptDigests};
 use longhaul_storage::journal::names::StagingName;
 use longhaul_storage::journal::{
-    self, Claim, ClaimError, JournalError, Key, Owner, Partial, StepError, claim, sweep,
+    self, Claim, ClaimError, JournalError, Key, Owner, Partial, Sharing, StepError, claim, sweep,
 };
 use longhaul_storage::measuring::sink;
 use longhaul_storage::mounts::Place;
@@ -587,6 +587,7 @@ impl Destination {
             superseded: &[],
             inherits: true,
             data_mode: DataMode::Buffered,
+            sharing: Sharing::Alone,
         })
     }
 

@@ -129,6 +129,10 @@ impl StoredFile for Same {
     fn try_lock(&self) -> io::Result<bool> {
         Ok(true)
     }
+
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        Ok(true)
+    }
     fn data_mode(&self) -> DataMode {
         DataMode::Buffered
     }

@@ -112,6 +112,10 @@ impl StoredFile for FakeFile {
         self.0.try_lock()
     }
 
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        self.0.try_lock_shared()
+    }
+
     fn data_mode(&self) -> DataMode {
         self.0.data_mode()
     }

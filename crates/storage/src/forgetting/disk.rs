@@ -1,6 +1,6 @@
 //! The simulated disk: inodes, names in two states, faults, and the result of a crash.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 
 use longhaul_proto::manifest::Timestamp;
@@ -58,6 +58,34 @@ pub(super) struct Faults {
     pub(super) directory_syncs_until_down: Option<(u64, Down)>,
 }
 
+/// Lock of a file.
+#[derive(Default)]
+pub(super) struct Lock {
+    /// Open files that hold it.
+    holders: BTreeSet<u64>,
+    /// True if its only holder excludes others.
+    exclusive: bool,
+}
+
+impl Lock {
+    /// Takes the lock for an open file; false if another one excludes it.
+    pub(super) fn take(&mut self, handle: u64, exclusive: bool) -> bool {
+        let others = self.holders.iter().any(|holder| *holder != handle);
+        let is_free = !others || !exclusive && !self.exclusive;
+        if is_free {
+            self.holders.insert(handle);
+            self.exclusive = exclusive;
+        }
+        is_free
+    }
+
+    /// Releases the lock of an open file.
+    pub(super) fn release(&mut self, handle: u64) {
+        self.holders.remove(&handle);
+        self.exclusive &= !self.holders.is_empty();
+    }
+}
+
 pub(super) struct Disk {
     nodes: HashMap<u64, Node>,
     next_inode: u64,
@@ -79,8 +107,8 @@ pub(super) struct Disk {
     pub(super) has_links: bool,
     /// True if there is no journal: a sync of a directory does not write the inodes of its links.
     pub(super) lacks_journal: bool,
-    /// The open file that holds the lock, by inode.
-    pub(super) locks: HashMap<u64, u64>,
+    /// Locks by inode.
+    pub(super) locks: HashMap<u64, Lock>,
     pub(super) next_handle: u64,
 }
 

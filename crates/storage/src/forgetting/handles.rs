@@ -376,8 +376,15 @@ impl StoredFile for OpenFile {
     fn try_lock(&self) -> io::Result<bool> {
         let mut disk = self.storage.lock();
         disk.check_power()?;
-        let holder = *disk.locks.entry(self.inode).or_insert(self.handle);
-        Ok(holder == self.handle)
+        let lock = disk.locks.entry(self.inode).or_default();
+        Ok(lock.take(self.handle, true))
+    }
+
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        let mut disk = self.storage.lock();
+        disk.check_power()?;
+        let lock = disk.locks.entry(self.inode).or_default();
+        Ok(lock.take(self.handle, false))
     }
 
     fn data_mode(&self) -> DataMode {
@@ -392,8 +399,8 @@ impl StoredFile for OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         let mut disk = self.storage.lock();
-        if disk.locks.get(&self.inode) == Some(&self.handle) {
-            disk.locks.remove(&self.inode);
+        if let Some(lock) = disk.locks.get_mut(&self.inode) {
+            lock.release(self.handle);
         }
     }
 }

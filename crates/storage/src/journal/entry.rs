@@ -25,6 +25,11 @@
 //! type 3    | offset | length | kind | checksum    |
 //!           +--------+--------+------+-------------+
 //!             u64      u64      u8     32 (kind 1) or 8 (kind 2)
+//!
+//! shared    +-------+
+//! type 4    | epoch |
+//!           +-------+
+//!             u64
 //! ```
 //!
 //! Integers are little-endian. The checksum is XXH3-64 of all preceding bytes of the record, seeded
@@ -71,6 +76,7 @@ pub const NO_TYPE: u8 = 0;
 const TYPE_HEADER: u8 = 1;
 const TYPE_OWNER: u8 = 2;
 const TYPE_DURABLE: u8 = 3;
+const TYPE_SHARED: u8 = 4;
 const KIND_BLAKE3: u8 = 1;
 const KIND_XXH3: u8 = 2;
 
@@ -150,6 +156,11 @@ pub enum Entry {
     },
     /// A block became durable.
     Durable(DurableBlock),
+    /// From here on, several owners share the file, until a record names a single one.
+    Shared {
+        /// Epoch of the sharing owners, higher than all before it.
+        epoch: u64,
+    },
 }
 
 /// Reasons why bytes are not a valid record.
@@ -212,12 +223,17 @@ pub fn encode(entry: &Entry, position: u64, out: &mut Vec<u8>) -> Result<(), Unf
         Entry::Header(_) => TYPE_HEADER,
         Entry::Owner { .. } => TYPE_OWNER,
         Entry::Durable(_) => TYPE_DURABLE,
+        Entry::Shared { .. } => TYPE_SHARED,
     };
     out.extend([kind, 0, 0, 0]);
     let body = match entry {
         Entry::Header(header) => put_header(header, out),
         Entry::Owner { epoch, owner } => put_owner(*epoch, owner, out),
         Entry::Durable(block) => put_durable(block, out),
+        Entry::Shared { epoch } => {
+            out.extend(epoch.to_le_bytes());
+            Ok(())
+        }
     };
     if let Err(error) = body {
         out.truncate(start);
@@ -334,6 +350,7 @@ fn decode_body(kind: u8, mut body: Body<'_>) -> Result<Entry, EntryError> {
             owner: body.owner()?,
         },
         TYPE_DURABLE => Entry::Durable(body.durable()?),
+        TYPE_SHARED => Entry::Shared { epoch: body.u64()? },
         _ => return Err(EntryError::Malformed),
     };
     if body.0.is_empty() {

@@ -141,6 +141,25 @@ pub(super) fn take_lock(file: &dyn StoredFile) -> io::Result<bool> {
     }
 }
 
+/// Takes a file's shared lock, as [`StoredFile::try_lock_shared`].
+///
+/// # Errors
+///
+/// The errors of `flock`. Without locks, the error names a remedy: a later owner could not detect
+/// that this one still writes.
+pub(super) fn take_shared_lock(file: &dyn StoredFile) -> io::Result<bool> {
+    file.try_lock_shared().map_err(|error| {
+        if lacks_locks(&error) {
+            io::Error::other(format!(
+                "its file system has no locks ({error}), which several receivers of one file need: \
+                 mount it with them (Lustre: -o flock)"
+            ))
+        } else {
+            error
+        }
+    })
+}
+
 /// Returns the reason why an open file cannot be locked; `None` if it can.
 pub fn missing_lock(file: &dyn StoredFile) -> Option<io::Error> {
     file.try_lock().err().filter(lacks_locks)

@@ -25,6 +25,11 @@
 //! identity, same bytes. (If it ends after the new owner has set the times of the complete file,
 //! the time is wrong, and a later run sends the file again.)
 //!
+//! Several owners may **share** a file, of which each writes other ranges (a cluster's receivers).
+//! They append to one journal under its gate, and hold the part's lock together. A claim of a
+//! single owner fences all of them. If one of them still has the part open, the single owner copies
+//! the durable data to a new file ([`Sharing::Apart`]).
+//!
 //! The steps that make a block durable are: sync the part; sync the names (once); append to the
 //! journal; sync the journal. The caller does the first step, and [`Partial::append_durable`] the
 //! others.
@@ -59,4 +64,4 @@ pub use gate::missing_lock;
 pub use leftovers::{Leftover, LeftoverKind, expire, leftovers, sweep};
 pub use names::{Key, temporary};
 pub use partial::{Committed, Finalised, JournalError, Partial};
-pub use recovery::{Claim, ClaimError, claim};
+pub use recovery::{Claim, ClaimError, Sharing, claim};

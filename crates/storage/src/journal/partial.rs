@@ -64,6 +64,8 @@ struct State {
     names_durable: bool,
     /// True while this owner holds the part's lock, which shows that it is alive.
     shows_life: bool,
+    /// True if other owners write other ranges of the file. They share its lock.
+    shared: bool,
     closed: bool,
 }
 
@@ -91,10 +93,17 @@ impl Partial {
                 writer,
                 names_durable: false,
                 shows_life,
+                shared: false,
                 closed: false,
             }),
             appending: Mutex::new(()),
         })
+    }
+
+    /// Marks the file as shared with other owners.
+    pub(super) fn shared(self) -> Partial {
+        self.state().shared = true;
+        self
     }
 
     /// Sets the sessions from which the file was taken over.
@@ -160,7 +169,7 @@ impl Partial {
         if there.map_err(doing("looking at the journal's name"))? {
             Ok(())
         } else {
-            Err(self.gone(&state))
+            Err(self.gone(&mut state))
         }
     }
 
@@ -264,7 +273,7 @@ impl Partial {
 
     /// Removes the partial file and its journal, if the source changed or vanished. The removal is
     /// not synced. A crash may restore both files, and the next claim or `longhaul clean` handles
-    /// them.
+    /// them. A file that others share stays.
     ///
     /// # Errors
     ///
@@ -274,6 +283,9 @@ impl Partial {
         let mut state = self.state();
         self.check(&mut state)?;
         state.closed = true;
+        if state.shared {
+            return Ok(());
+        }
         for name in [&self.part_name, &self.journal_name] {
             remove_if_there(&*self.directory, name).map_err(doing("removing the partial file"))?;
         }
@@ -284,22 +296,22 @@ impl Partial {
         let gate = Gate::enter(&*self.directory, &self.journal_name, Entering::MustExist);
         let gate = match gate {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Err(self.gone(&self.state()));
+                return Err(self.gone(&mut self.state()));
             }
             other => other.map_err(doing("waiting for the journal"))?,
         };
-        let state = self.state();
+        let mut state = self.state();
         if gate.inode() == state.writer.inode() {
             Ok(gate)
         } else {
-            Err(self.gone(&state))
+            Err(self.gone(&mut state))
         }
     }
 
     /// Returns the error for a journal that lost its name. It was removed by this owner, by a later
     /// one, or by an unrelated process. A later owner appends to the journal before it removes
     /// anything, which is visible in the open file.
-    fn gone(&self, state: &State) -> JournalError {
+    fn gone(&self, state: &mut State) -> JournalError {
         match (state.closed, state.writer.is_last()) {
             (true, _) => JournalError::Closed,
             (false, Ok(false)) => self.fenced(),
@@ -333,7 +345,7 @@ impl Finalised<'_> {
         let directory = &*partial.directory;
         let named = name_is(directory, &partial.part_name, partial.file_inode);
         if !named.map_err(doing("looking at the partial file's name"))? {
-            return Err(partial.gone(&state));
+            return Err(partial.gone(&mut state));
         }
         let renamed = directory.rename(&partial.part_name, directory, final_name);
         let refused = |error: &io::Error| OtherSpelling::within(error).is_some();

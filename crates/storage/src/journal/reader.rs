@@ -26,11 +26,16 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Starts at the beginning of a journal.
     pub fn new(file: &'a dyn StoredFile) -> Reader<'a> {
+        Reader::from(file, 0)
+    }
+
+    /// Starts at the record at `position` bytes.
+    pub fn from(file: &'a dyn StoredFile, position: u64) -> Reader<'a> {
         Reader {
             file,
             buffer: Vec::new(),
             consumed: 0,
-            position: 0,
+            position,
             ended: false,
         }
     }
@@ -90,6 +95,8 @@ pub struct Replay {
     pub epoch: u64,
     /// The last owner.
     pub owner: Owner,
+    /// True if owners that came after it share the file.
+    pub shared: bool,
     /// Session numbers of all owners.
     pub sessions: Vec<u64>,
     /// Durable blocks in order of offset, without overlaps.
@@ -129,6 +136,7 @@ pub fn replay(file: &dyn StoredFile) -> io::Result<Found> {
         epoch,
         sessions: vec![owner.session_number()],
         owner,
+        shared: false,
         blocks: Vec::new(),
         valid_bytes: reader.position(),
     };
@@ -147,11 +155,15 @@ impl Replay {
     fn accept(&mut self, entry: Entry) -> bool {
         match entry {
             Entry::Header(_) => return false,
-            Entry::Owner { epoch, .. } if epoch <= self.epoch => return false,
+            Entry::Owner { epoch, .. } | Entry::Shared { epoch } if epoch <= self.epoch => {
+                return false;
+            }
             Entry::Owner { epoch, owner } => {
                 self.sessions.push(owner.session_number());
                 (self.epoch, self.owner) = (epoch, owner);
+                self.shared = false;
             }
+            Entry::Shared { epoch } => (self.epoch, self.shared) = (epoch, true),
             Entry::Durable(block) => self.blocks.push(block),
         }
         true

@@ -15,6 +15,8 @@
 //! other source, its owner dead or superseded      discarded, then as above
 //! ```
 //!
+//! A shared claim takes over only from the dead, and joins owners that share the file.
+//!
 //! To discard means to fence the owner and to remove both files. The new journal continues the
 //! sequence of epochs.
 
@@ -28,7 +30,7 @@ use longhaul_proto::ledger::DurableBlock;
 
 use super::doing::{StepError, appending, doing};
 use super::entry::{Entry, Header, Owner, UnfitError};
-use super::gate::{Entering, Gate, take_lock};
+use super::gate::{Entering, Gate, create_held, take_lock, take_shared_lock};
 use super::leftovers::parts_of;
 use super::names::Key;
 use super::partial::Partial;
@@ -40,6 +42,9 @@ use crate::{Creation, DataMode, Directory, StoredFile};
 /// files that it found. Each repetition means that another claim made progress, so reaching this
 /// limit indicates a fault.
 const MAXIMUM_ATTEMPTS: u32 = 1000;
+
+/// Number of bytes of a partial file that are copied at once.
+const COPY_BYTES: usize = 1 << 20;
 
 /// Request of a receiver for the partial file of a large file.
 pub struct Claim<'a> {
@@ -65,6 +70,22 @@ pub struct Claim<'a> {
     pub inherits: bool,
     /// Mode in which the data will be written.
     pub data_mode: DataMode,
+    /// Owners beside this one.
+    pub sharing: Sharing,
+}
+
+/// Owners of a partial file beside the one that claims it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// The claim excludes all other owners.
+    #[default]
+    Alone,
+    /// Several owners write different ranges of the file.
+    Shared,
+    /// The claim excludes all other owners. If an earlier owner still has the file open, the
+    /// durable data are copied to a new file, because a write of that owner may end at any time
+    /// later.
+    Apart,
 }
 
 /// Reasons why a name could not be claimed.
@@ -156,6 +177,9 @@ impl Claiming<'_> {
             Found::Journal(found) => {
                 self.last_epoch = self.last_epoch.max(found.epoch);
                 match self.decide(&found)? {
+                    Decision::TakeOver(part) if self.claim.sharing == Sharing::Shared => {
+                        self.join(&gate, *found, part).map(Some)
+                    }
                     Decision::TakeOver(part) => self.take_over(&gate, *found, part).map(Some),
                     Decision::Discard { part_exists } => {
                         if self.claim.inherits {
@@ -219,17 +243,77 @@ impl Claiming<'_> {
             epoch = epoch.saturating_add(1);
         }
         beginning.push(self.ownership(epoch));
+        let shares = self.claim.sharing == Sharing::Shared;
+        if shares {
+            epoch = epoch.saturating_add(1);
+            beginning.push(Entry::Shared { epoch });
+        }
         let appended = writer.append(beginning);
         appended.map_err(appending::<ClaimError>("writing the journal"))?;
         let name = self.key.part(part_number);
         let directory = &self.claim.directory;
         let file = directory.create_file(&name, Creation::New, self.claim.data_mode);
         let file = file.map_err(doing("creating the partial file"))?;
+        if shares {
+            let partial = self.share(writer, file, name, (epoch, Vec::new()))?;
+            return Ok(partial.after(self.inherited.clone()));
+        }
         let alive = take_lock(&*file).map_err(doing("locking the partial file"))?;
         let owned = (epoch, Vec::new(), alive);
         let partial = Partial::new(directory.clone(), writer, file, name, owned);
         let partial = partial.map_err(doing("reading the partial file's status"))?;
         Ok(partial.after(self.inherited.clone()))
+    }
+
+    /// Becomes one of the owners that share a file.
+    fn share(
+        &self,
+        writer: Writer,
+        file: Arc<dyn StoredFile>,
+        name: Box<[u8]>,
+        (epoch, blocks): (u64, Vec<DurableBlock>),
+    ) -> Result<Partial, ClaimError> {
+        let locked = take_shared_lock(&*file).map_err(doing("locking the partial file"))?;
+        let directory = self.claim.directory.clone();
+        let owned = (epoch, blocks, locked);
+        let partial = Partial::new(directory, writer.sharing(epoch), file, name, owned);
+        let partial = partial.map_err(doing("reading the partial file's status"))?;
+        Ok(partial.shared())
+    }
+
+    /// Joins the owners that share the file. If its last owner shares it with no one, that owner
+    /// must be dead.
+    fn join(
+        &self,
+        gate: &Gate,
+        found: Replay,
+        part: Arc<dyn StoredFile>,
+    ) -> Result<Partial, ClaimError> {
+        let locked = take_shared_lock(&*part).map_err(doing("locking the partial file"))?;
+        if !locked {
+            return Err(ClaimError::InUse {
+                holder: found.owner,
+            });
+        }
+        let status = part.status();
+        let size = status
+            .map_err(doing("reading the partial file's status"))?
+            .size;
+        let mut blocks = found.blocks;
+        blocks.retain(|block: &DurableBlock| block.end() <= size);
+        let mut writer = self.writer(gate, found.valid_bytes)?;
+        let mut epoch = found.epoch;
+        if !found.shared {
+            epoch = self.last_epoch.saturating_add(1);
+            let appended = writer.append([Entry::Shared { epoch }]);
+            appended.map_err(appending::<ClaimError>("writing the journal"))?;
+        }
+        if !blocks.is_empty() {
+            writer.rewrite().map_err(doing("syncing the journal"))?;
+        }
+        let name = self.key.part(found.header.part);
+        let partial = self.share(writer, part, name, (epoch, blocks))?;
+        Ok(partial.after(found.sessions))
     }
 
     fn decide(&self, found: &Replay) -> Result<Decision, ClaimError> {
@@ -279,12 +363,40 @@ impl Claiming<'_> {
         if !blocks.is_empty() {
             writer.rewrite().map_err(doing("syncing the journal"))?;
         }
-        let alive = take_lock(&*part).map_err(doing("locking the partial file"))?;
+        let mut alive = take_lock(&*part).map_err(doing("locking the partial file"))?;
         let name = self.key.part(found.header.part);
+        let mut part = part;
+        if !alive && self.claim.sharing == Sharing::Apart {
+            part = self.copy_apart(&*part, &blocks, &name)?;
+            alive = true;
+        }
         let owned = (self.last_epoch.saturating_add(1), blocks, alive);
         let partial = Partial::new(self.claim.directory.clone(), writer, part, name, owned);
         let partial = partial.map_err(doing("reading the partial file's status"))?;
         Ok(partial.after(found.sessions))
+    }
+
+    /// Copies the durable blocks to a new file, which takes the part's name. Returns the new file,
+    /// whose lock is held.
+    fn copy_apart(
+        &self,
+        part: &dyn StoredFile,
+        blocks: &[DurableBlock],
+        name: &[u8],
+    ) -> Result<Arc<dyn StoredFile>, ClaimError> {
+        let directory = &self.claim.directory;
+        let interim = self.key.part(new_part_number(&self.claim.owner));
+        let file = create_held(&**directory, &interim, self.claim.data_mode);
+        let file = file.map_err(doing("creating the partial file"))?;
+        let copied = copy_blocks(part, &*file, blocks)
+            .and_then(|()| file.sync_data())
+            .and_then(|()| directory.rename(&interim, &**directory, name));
+        if let Err(error) = copied {
+            // `longhaul clean` finds the file if it cannot be removed.
+            let _ = directory.remove_file(&interim);
+            return Err(doing("copying the data of the partial file")(error).into());
+        }
+        Ok(file)
     }
 
     /// Discards both files. The part is removed first: the next claim discards a journal without a
@@ -346,6 +458,28 @@ impl Claiming<'_> {
             principal: self.claim.principal.into(),
         }
     }
+}
+
+/// Copies blocks to the same offsets of another file.
+fn copy_blocks(
+    from: &dyn StoredFile,
+    to: &dyn StoredFile,
+    blocks: &[DurableBlock],
+) -> io::Result<()> {
+    let mut buffer = vec![0; COPY_BYTES];
+    for block in blocks {
+        let mut offset = block.offset;
+        while offset < block.end() {
+            let wanted = (block.end() - offset).min(COPY_BYTES as u64) as usize;
+            let read = from.read_at(&mut buffer[..wanted], offset)?;
+            if read == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            to.write_at(&buffer[..read], offset)?;
+            offset += read as u64;
+        }
+    }
+    Ok(())
 }
 
 /// Returns a unique number, derived from session, process and a counter.

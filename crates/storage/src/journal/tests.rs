@@ -7,6 +7,7 @@ mod crashes;
 mod leftover_files;
 mod meanwhile;
 mod records;
+mod sharing;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -72,6 +73,7 @@ impl Source {
             superseded: &[],
             inherits: false,
             data_mode: DataMode::Buffered,
+            sharing: super::Sharing::Alone,
         }
     }
 

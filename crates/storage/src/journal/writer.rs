@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::entry::{self, Entry, NO_TYPE, UnfitError};
 use super::names::Key;
+use super::reader::Reader;
 use crate::StoredFile;
 
 /// Number of bytes copied at once.
@@ -17,6 +18,8 @@ pub struct Writer {
     key: Key,
     /// Length of the journal in bytes, unless another owner has appended.
     length: u64,
+    /// Epoch of the owners that share the file; `None` if there is one owner.
+    shared: Option<u64>,
 }
 
 /// Reasons why records could not be appended.
@@ -45,10 +48,21 @@ impl Writer {
             inode,
             key,
             length,
+            shared: None,
         })
     }
 
-    /// Appends records with one write, without a sync.
+    /// Lets other owners of this epoch append, too.
+    #[must_use]
+    pub fn sharing(self, epoch: u64) -> Writer {
+        Writer {
+            shared: Some(epoch),
+            ..self
+        }
+    }
+
+    /// Appends records with one write, without a sync. A writer that shares the file must first
+    /// find that it [is last](Writer::is_last).
     ///
     /// # Errors
     ///
@@ -63,21 +77,41 @@ impl Writer {
         Ok(())
     }
 
-    /// True if no other owner has appended. This detects fencing.
+    /// True if no other owner has appended, except owners that share the file and their blocks.
+    /// This detects fencing.
     ///
     /// # Errors
     ///
     /// The errors of `fstat` and of reading.
-    pub fn is_last(&self) -> io::Result<bool> {
+    pub fn is_last(&mut self) -> io::Result<bool> {
         let size = self.file.status()?.size;
         if size <= self.length {
             return Ok(size == self.length);
+        }
+        if let Some(epoch) = self.shared {
+            return self.follow(epoch);
         }
         // GlusterFS with shards can report more bytes than were written. These are zero, and no
         // record begins with zero.
         let mut first = [0];
         let read = self.file.read_at(&mut first, self.length)?;
         Ok(read == 0 || first == [NO_TYPE])
+    }
+
+    /// Reads the records of the other owners of this epoch. False if a later owner excludes them. A
+    /// record that is being written ends the reading; the next append under the gate replaces it if
+    /// its writer died.
+    fn follow(&mut self, epoch: u64) -> io::Result<bool> {
+        let mut reader = Reader::from(&*self.file, self.length);
+        while let Some(Ok(entry)) = reader.next_entry()? {
+            match entry {
+                Entry::Durable(_) => {}
+                Entry::Shared { epoch: other } if other <= epoch => {}
+                Entry::Header(_) | Entry::Owner { .. } | Entry::Shared { .. } => return Ok(false),
+            }
+            self.length = reader.position();
+        }
+        Ok(true)
     }
 
     /// Writes the whole content again, unchanged, and syncs it. A sync of an earlier owner may have

@@ -58,6 +58,15 @@ impl PosixFile {
         }
     }
 
+    /// Takes a lock without waiting; false if another open file excludes it.
+    fn take_lock(&self, operation: FlockOperation) -> io::Result<bool> {
+        match retry_on_intr(|| rustix::fs::flock(&self.descriptor, operation)) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Syncs, and then drops the durable pages from the page cache if the mode is uncached.
     fn sync_with(&self, sync: fn(BorrowedFd<'_>) -> io::Result<()>) -> io::Result<()> {
         let file = self.descriptor.as_fd();
@@ -220,12 +229,11 @@ impl StoredFile for PosixFile {
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        let operation = FlockOperation::NonBlockingLockExclusive;
-        match retry_on_intr(|| rustix::fs::flock(&self.descriptor, operation)) {
-            Ok(()) => Ok(true),
-            Err(Errno::WOULDBLOCK) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        self.take_lock(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        self.take_lock(FlockOperation::NonBlockingLockShared)
     }
 
     fn data_mode(&self) -> DataMode {
