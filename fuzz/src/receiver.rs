@@ -36,6 +36,11 @@ pub fn receiver(bytes: &[u8]) {
             deletes: choices.flag(),
             names_only: false,
             moves_away: choices.flag(),
+            part: bytes
+                .last()
+                .is_some_and(|byte| byte % 8 == 7)
+                .then_some((1 << 20, 2 << 20)),
+            reads_back: bytes.last().is_none_or(|byte| byte % 16 != 7),
         }),
         choices,
         integrity,

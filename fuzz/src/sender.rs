@@ -43,6 +43,10 @@ pub fn sender(bytes: &[u8]) {
         fronts: true,
         filters: bytes.last().is_some_and(|byte| byte % 8 == 7),
         filtered_files: 64,
+        part: bytes
+            .last()
+            .is_some_and(|byte| byte % 8 == 3)
+            .then_some((1 << 20, 2 << 20)),
         epoch: 1,
     };
     let mut play = Play {

@@ -54,6 +54,7 @@ pub mod write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use longhaul_proto::assembly::Assembly;
 use longhaul_proto::block::{BlockHeader, Content, ContentName};
 use longhaul_proto::coding::CodecUse;
 use longhaul_proto::digest::Checksum;
@@ -205,6 +206,8 @@ impl ReceiveSide {
             deletes: settings.deletion.is_some(),
             names_only: settings.operation == Operation::Verify,
             moves_away: settings.moves_away && settings.operation == Operation::Copy,
+            part: settings.assembly.and_then(Assembly::range),
+            reads_back: settings.assembly != Some(Assembly::Whole),
         }
     }
 

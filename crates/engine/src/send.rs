@@ -49,6 +49,7 @@ mod wire_look;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError};
 
+use longhaul_proto::assembly::Assembly;
 use longhaul_proto::coding::CodecUse;
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::Operation;
@@ -214,6 +215,7 @@ impl SendSide {
             fronts: settings.operation == Operation::Copy,
             filters: self.filter.is_some() && settings.operation == Operation::Copy,
             filtered_files: filter::most_outputs(),
+            part: settings.assembly.and_then(Assembly::range),
             epoch: settings.epoch,
             ..SenderSettings::default()
         }

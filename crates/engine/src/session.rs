@@ -34,6 +34,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use longhaul_proto::assembly::Assembly;
 use longhaul_proto::block::{Codec, HeaderKey};
 use longhaul_proto::coding::Compression;
 use longhaul_proto::control::ControlChannel;
@@ -165,6 +166,8 @@ pub struct TransferSettings {
     pub silence: Duration,
     /// If true, files are read and written with direct I/O.
     pub direct: bool,
+    /// Role of this session if several sessions copy parts of one file; `None`: it copies alone.
+    pub assembly: Option<Assembly>,
     /// If true, the transfer reports digests of finished files, including files that the
     /// destination already had.
     pub digests: bool,
@@ -229,6 +232,7 @@ impl TransferSettings {
             codec: options.compression.map_or(Codec::Plain, Compression::codec),
             integrity,
             direct: options.direct_io,
+            assembly: options.assembly,
             digests: digests != Digests::None,
             // Only a complete list requires reading files without a stored digest.
             reads_for_digests: digests == Digests::All,
@@ -275,6 +279,7 @@ impl Default for TransferSettings {
             linger: Duration::from_secs(60),
             silence: Duration::from_secs(60),
             direct: false,
+            assembly: None,
             digests: false,
             reads_for_digests: true,
             large_files: longhaul_proto::sender::MOST_LARGE_FILES,

@@ -217,6 +217,11 @@ impl FileLedger {
         self.sealed = true;
     }
 
+    /// True if the source read the file to its end without a change.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
     /// True if every byte is known.
     pub fn is_whole(&self) -> bool {
         self.blocks.contains(0, self.size)

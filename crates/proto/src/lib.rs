@@ -29,6 +29,7 @@
 
 pub mod account;
 pub mod allowed;
+pub mod assembly;
 pub mod attributes;
 pub mod backup;
 pub mod block;

@@ -4,6 +4,7 @@
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
+use crate::assembly::Assembly;
 use crate::backup::Backup;
 use crate::coding::Compression;
 use crate::command::FileCommand;
@@ -188,6 +189,10 @@ pub struct TransferOptions {
     /// If true, bypasses the page cache on file systems that support it.
     #[n(15)]
     pub direct_io: bool,
+    /// Role of the session if several sessions copy parts of one file; `None`: it copies alone.
+    #[n(16)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assembly: Option<Assembly>,
 }
 
 impl Default for TransferOptions {
@@ -209,6 +214,7 @@ impl Default for TransferOptions {
             compression: USUAL_COMPRESSION,
             element_bytes: None,
             direct_io: false,
+            assembly: None,
         }
     }
 }
@@ -325,6 +331,7 @@ impl TransferOptions {
             compression: _,
             element_bytes: _,
             direct_io: _,
+            assembly,
         } = asked;
         let allowed = self.selection;
         *operation == self.operation
@@ -338,6 +345,7 @@ impl TransferOptions {
             && self.on_commit == *on_commit
             && self.filter_command == *filter_command
             && self.is_filtered() == asked.is_filtered()
+            && self.assembly == *assembly
     }
 
     /// True if every value is within its range, and the options are compatible.
@@ -361,6 +369,20 @@ impl TransferOptions {
             })
             && self.compression.is_none_or(|compression| compression.check().is_ok())
             && self.element_bytes.is_none_or(|bytes| ELEMENT_BYTES.contains(&bytes))
+            && self.has_valid_assembly()
+    }
+
+    /// True if the assembly is valid and compatible with the other options. An assembled file is
+    /// the only source, so it has no names to delete, and commands see whole files only.
+    fn has_valid_assembly(&self) -> bool {
+        self.assembly.is_none_or(|assembly| {
+            assembly.is_valid()
+                && self.operation == Operation::Copy
+                && !self.move_away
+                && self.deletion.is_none()
+                && self.filter_command.is_none()
+                && (self.on_commit.is_none() || assembly == Assembly::Whole)
+        })
     }
 
     /// True if the filter command is valid and compatible with the other options.

@@ -521,7 +521,8 @@ mod tests {
             log.contains("Z copied a") && log.contains("(rule: - *.o)"),
             "{log}"
         );
-        assert!(EntryLog::new(Some(Path::new("/nonexistent/x")), None, copy()).is_err());
+        let missing = place.path().join("missing/x");
+        assert!(EntryLog::new(Some(&missing), None, copy()).is_err());
         assert!(EntryLog::new(None, None, copy()).unwrap().is_none());
     }
 }

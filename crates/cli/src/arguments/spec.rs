@@ -33,8 +33,7 @@ impl CopyArguments {
         let filter = self.filters.filter(self.recursive)?;
         if self.filters.options.files_from.is_some() {
             // Listed paths are relative to the source and are copied as if it ended with a slash.
-            let last = paths.len().saturating_sub(1);
-            paths[..last].iter_mut().for_each(end_with_slash);
+            paths.iter_mut().rev().skip(1).for_each(end_with_slash);
         }
         let mut sources = endpoints(&paths)?;
         let destination = sources.pop().filter(|_| !sources.is_empty());
@@ -84,6 +83,7 @@ impl CopyArguments {
             compression,
             element_bytes: self.element_size,
             direct_io: self.direct,
+            assembly: None,
         };
         let spec = TransferSpec {
             options,

@@ -320,11 +320,15 @@ impl Committer<'_> {
         let PartKind::Partial(partial) = &part.kind else {
             return Ok(());
         };
+        let failed = |error| journal_failure(&shown, &error);
+        if self.receiving().copies_part() {
+            // Its blocks are durable and in the journal.
+            return partial.ensure_there().map_err(failed);
+        }
         if self.transfer.settings.verify_written {
             read_back(self.transfer, partial.file(), entry, digest)?;
         }
         let path = self.side.destination.path_of(&entry.path);
-        let failed = |error| journal_failure(&shown, &error);
         // Finalising syncs the data, which takes long, and a later session may take over meanwhile.
         // Only `while_owned` below excludes that, until the file has its name.
         self.side.destination.ensure_owned().map_err(failed)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use longhaul_proto::assembly::Assembly;
 use longhaul_proto::digest::Checksum;
 use longhaul_proto::ledger::DurableBlock;
 use longhaul_proto::manifest::{Entry, EntryId, EntryKind};
@@ -12,7 +13,9 @@ use longhaul_proto::message::{Failure, FailureKind};
 use longhaul_proto::sender::{MOST_LARGE_FILES, is_large};
 use longhaul_storage::failure::failure_of;
 use longhaul_storage::file_data::write_mode_for;
-use longhaul_storage::journal::{Claim, ClaimError, JournalError, Key, Partial, StepError, claim};
+use longhaul_storage::journal::{
+    Claim, ClaimError, JournalError, Key, Partial, Sharing, StepError, claim,
+};
 use longhaul_storage::{DataMode, StoredFile};
 use longhaul_system::descriptors;
 use longhaul_system::queue::lock;
@@ -170,6 +173,11 @@ impl ReceiveSide {
             superseded: &superseded,
             inherits: false,
             data_mode: write_mode_for(settings.direct, entry.size(), *sparse || self.makes_holes()),
+            sharing: match settings.assembly {
+                None => Sharing::Alone,
+                Some(Assembly::Part { .. }) => Sharing::Shared,
+                Some(Assembly::Whole) => Sharing::Apart,
+            },
         };
         let shown = entry.path.to_string();
         // A claim takes a part from its owner, which must not be a later session of this transfer.
@@ -182,6 +190,12 @@ impl ReceiveSide {
 }
 
 impl Receiving<'_> {
+    /// True if this session copies one part of a file that other sessions assemble.
+    pub(super) fn copies_part(&self) -> bool {
+        let assembly = self.transfer.settings.assembly;
+        matches!(assembly, Some(Assembly::Part { .. }))
+    }
+
     /// Returns the part of a file and claims it if it is not open yet.
     pub(super) fn part(&self, entry: &Entry, generation: u32) -> Result<Arc<Part>, Failure> {
         descriptors::patiently_around(|is_last| self.part_at_once((entry, generation), is_last))
@@ -274,7 +288,7 @@ impl Receiving<'_> {
         let folder = self.side.folders.make(parent.as_ref());
         let folder = folder.map_err(|error| failure_of("make its directory", &shown, &error))?;
         let mut partial = self.side.claim(&self.transfer.settings, &folder, entry)?;
-        if !partial.take_recovered().is_empty() {
+        if !partial.take_recovered().is_empty() && !self.copies_part() {
             // The sender does not know of this data, so it sends it again.
             partial
                 .abandon()
@@ -322,7 +336,10 @@ impl Receiving<'_> {
             return Ok(None);
         }
         let mut partial = self.side.claim(&self.transfer.settings, folder, entry)?;
-        let blocks = partial.take_recovered();
+        let mut blocks = partial.take_recovered();
+        if let Some((start, end)) = self.transfer.settings.assembly.and_then(Assembly::range) {
+            blocks.retain(|block| start <= block.offset && block.end() <= end);
+        }
         if blocks.is_empty() || self.side.destination.filtered {
             // There are no blocks to continue from, or they are from another run of a command; the
             // file may also come in a pack this time.

@@ -36,6 +36,8 @@ pub struct Durability {
     /// Bytes of the blocks in `waiting`, and the time at which the first of them was written.
     bytes: u64,
     since: Option<Moment>,
+    /// True if a checkpoint is due now.
+    hurried: bool,
     /// Bytes written and not known to be durable, including those in a running checkpoint.
     unsynced: u64,
 }
@@ -49,6 +51,7 @@ impl Durability {
             waiting: BTreeSet::new(),
             bytes: 0,
             since: None,
+            hurried: false,
             unsynced: 0,
         }
     }
@@ -73,8 +76,15 @@ impl Durability {
     /// True if enough bytes wait for a checkpoint, or the oldest has waited long enough.
     pub(super) fn is_due(&self, now: Moment) -> bool {
         self.since.is_some_and(|since| {
-            self.bytes >= self.most_bytes.div_ceil(2) || now >= since + self.span
+            self.hurried || self.bytes >= self.most_bytes.div_ceil(2) || now >= since + self.span
         })
+    }
+
+    /// Makes a checkpoint due if blocks of a file wait for one. Returns false if none wait.
+    pub(super) fn hurry(&mut self, id: EntryId) -> bool {
+        let waits = self.waiting.contains(&id);
+        self.hurried |= waits;
+        waits
     }
 
     /// Notes a block that was written.
@@ -122,6 +132,7 @@ impl Durability {
         }
         if self.waiting.is_empty() {
             self.since = None;
+            self.hurried = false;
         }
         blocks
     }

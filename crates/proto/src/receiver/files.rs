@@ -42,6 +42,10 @@ pub struct Files {
     integrity: Integrity,
     /// True if acknowledgements carry digests.
     digests: bool,
+    /// See [`ReceiverSettings::part`].
+    part: Option<(u64, u64)>,
+    /// See [`ReceiverSettings::reads_back`].
+    reads_back: bool,
     files: BTreeMap<EntryId, Incoming>,
     packed: BTreeMap<EntryId, Packing>,
     /// Seals that arrived before the first piece of their file.
@@ -68,6 +72,8 @@ impl Files {
         Files {
             integrity: settings.integrity,
             digests: settings.digests,
+            part: settings.part,
+            reads_back: settings.reads_back,
             files: BTreeMap::new(),
             packed: BTreeMap::new(),
             seals: BTreeMap::new(),
@@ -302,7 +308,7 @@ impl Files {
         let Some(mut file) = self.remove(id) else {
             return;
         };
-        let size = file.placement.size();
+        let size = file.placement.wanted_bytes();
         self.totals.bytes += size;
         self.account.complete(&mut file.share, size);
         let digest = file.became.or_else(|| file.placement.digest());
@@ -319,8 +325,12 @@ impl Files {
         let id = entry.id;
         self.let_go(id, false, outbox);
         self.texts += entry.text_bytes();
+        let mut placement = Placement::new(entry.size(), self.integrity);
+        if let Some(part) = self.part {
+            placement = placement.within(part);
+        }
         let incoming = Incoming {
-            placement: Placement::new(entry.size(), self.integrity),
+            placement,
             entry,
             generation,
             share: Share::default(),
@@ -347,21 +357,25 @@ impl Files {
         let Some(file) = self.files.get_mut(&id) else {
             return Answer::Send;
         };
-        let absorbed = file.placement.absorb(blocks);
+        let wanted = |block: &&DurableBlock| file.placement.wants(block.offset, block.length);
+        let blocks: Vec<DurableBlock> = blocks.iter().filter(wanted).copied().collect();
+        let absorbed = file.placement.absorb(&blocks);
         self.fragments += file.placement.fragments();
         let ranges = file.placement.placed();
         let bytes = ranges.total();
         let answer = Answer::Resume(ranges.iter().map(|(a, b)| (a, b - a)).collect());
         if bytes > 0 {
-            // Another program may have changed the file since then.
-            file.reading_back = true;
             self.account.add_resumed(&mut file.share, bytes);
             let entry = file.entry.clone();
-            outbox.push_job(StorageJob::ReadBack {
-                entry: entry.clone(),
-                generation: file.generation,
-                blocks: file.placement.merged_blocks().unwrap_or(absorbed),
-            });
+            // Another program may have changed the file since then.
+            file.reading_back = self.reads_back;
+            if self.reads_back {
+                outbox.push_job(StorageJob::ReadBack {
+                    entry: entry.clone(),
+                    generation: file.generation,
+                    blocks: file.placement.merged_blocks().unwrap_or(absorbed),
+                });
+            }
             outbox.push_event(ReceivedEvent::Resumed { entry, bytes });
         }
         answer
@@ -463,6 +477,10 @@ impl Files {
         };
         let is_busy = file.committing || file.reading_back || self.durability.is_syncing(id);
         if !file.placement.is_complete() || is_busy || self.packed.contains_key(&id) {
+            return;
+        }
+        // The commit of a whole file makes its last blocks durable.
+        if self.part.is_some() && self.durability.hurry(id) {
             return;
         }
         file.committing = true;

@@ -2,7 +2,7 @@
 //!
 //! Several receivers may each hold some ranges of one file. Each has a placement of the whole file
 //! and places its ranges. One placement absorbs the others and then shows that the file is
-//! complete. A copy has one receiver so far.
+//! complete.
 
 use crate::block::PieceName;
 use crate::digest::{Checksum, Integrity, longest_block};
@@ -14,6 +14,8 @@ use crate::message::MAXIMUM_RESUMED_RANGES;
 pub struct Placement {
     claimed: RangeSet,
     ledger: FileLedger,
+    /// Range that must be placed, as its first byte and the byte after its last.
+    wanted: (u64, u64),
 }
 
 impl Placement {
@@ -22,7 +24,28 @@ impl Placement {
         Placement {
             claimed: RangeSet::default(),
             ledger: FileLedger::new(size, integrity),
+            wanted: (0, size),
         }
+    }
+
+    /// Limits the placement to a range. The file is complete when the range is placed.
+    #[must_use]
+    pub fn within(self, (start, end): (u64, u64)) -> Placement {
+        let end = end.min(self.size());
+        Placement {
+            wanted: (start.min(end), end),
+            ..self
+        }
+    }
+
+    /// True if `[offset, offset + length)` is within the range that must be placed.
+    pub fn wants(&self, offset: u64, length: u64) -> bool {
+        self.wanted.0 <= offset && offset.saturating_add(length) <= self.wanted.1
+    }
+
+    /// Returns the number of bytes that must be placed.
+    pub fn wanted_bytes(&self) -> u64 {
+        self.wanted.1 - self.wanted.0
     }
 
     /// Returns the size of the file in bytes.
@@ -109,9 +132,10 @@ impl Placement {
         self.ledger.seal();
     }
 
-    /// True if the file may be committed: every byte is placed, and the source is sealed.
+    /// True if the file may be committed: every wanted byte is placed, and the source is sealed.
     pub fn is_complete(&self) -> bool {
-        self.ledger.is_complete()
+        let (start, end) = self.wanted;
+        self.ledger.is_sealed() && self.ledger.blocks().contains(start, end)
     }
 
     /// Returns the digest of the file once every byte is placed; `None` without

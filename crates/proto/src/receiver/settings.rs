@@ -36,6 +36,11 @@ pub struct ReceiverSettings {
     pub names_only: bool,
     /// True if the sender removes its sources. This end finishes after that.
     pub moves_away: bool,
+    /// Range of the only file that this session receives, as its first byte and the byte after its
+    /// last; `None`: all of it. A file of which a part is durable counts as done.
+    pub part: Option<(u64, u64)>,
+    /// True if data of earlier sessions are read and compared with their checksums.
+    pub reads_back: bool,
 }
 
 impl Default for ReceiverSettings {
@@ -50,6 +55,8 @@ impl Default for ReceiverSettings {
             deletes: false,
             names_only: false,
             moves_away: false,
+            part: None,
+            reads_back: true,
         }
     }
 }

@@ -33,7 +33,7 @@ use front::Front;
 use fronts::Fronts;
 use queues::{Queues, SmallEntry};
 pub(super) use sizes::{BlockBytes, Speed};
-use tasks::{RangeTask, Stage, Tasks, Tracked, is_aligned};
+use tasks::{Stage, Tasks, Tracked};
 
 /// Maximum size in bytes of a sparse file in a pack. The other end restores its holes. File systems
 /// that compress, or store short files in the inode, use fewer bytes than a file has, and files
@@ -106,28 +106,18 @@ impl Plan {
     }
 
     fn add(&mut self, task: Task) {
-        if let Part::Range { offset, length } = task.part {
-            self.add_range(task, offset, length);
-            return;
-        }
         let id = task.entry.id;
         let is_large = is_large(&task.entry, self.settings.block_bytes);
-        let mut tracked = Tracked::new(Some(task.id), task.entry, task.generation);
+        let mut tracked = Tracked::new(task.id, task.entry, task.generation);
         match task.part {
             Part::Rest(ranges) => {
-                let resume = |large: &mut tasks::Large| {
-                    for (offset, length) in ranges {
-                        large.resume(offset, length);
-                    }
-                };
-                tracked.make_large(resume);
-                self.tasks.insert(tracked);
-                self.handle_resumed(id);
-                // The receiver already has the file open, so it comes before files that are not
-                // open.
-                self.queues.begin_large(id);
-                self.queues.queue_large_first(id);
-                self.seal_if_read(id);
+                tracked.make_large(|large| large.resume_all(&ranges));
+                self.continue_large(tracked, None);
+                return;
+            }
+            Part::Only { start, end, held } => {
+                tracked.make_large(|large| large.resume_all(&held));
+                self.continue_large(tracked, Some((start, end)));
                 return;
             }
             Part::Front => tracked.make_large(|large| large.front = Some(Front::default())),
@@ -142,62 +132,18 @@ impl Plan {
         self.queues.queue_large(id);
     }
 
-    /// Adds a range of a file, which may have other ranges.
-    fn add_range(&mut self, task: Task, offset: u64, length: u64) {
-        let Task {
-            id: number,
-            entry,
-            generation,
-            ..
-        } = task;
-        let (id, size) = (entry.id, entry.size());
-        let range = RangeTask {
-            task: number,
-            start: offset,
-            end: offset.saturating_add(length),
-        };
-        let fits = offset < range.end && range.end <= size;
-        let known = self.tasks.get(id);
-        let agrees = known.is_none_or(|known| {
-            known.task.is_none() && known.generation == generation && known.entry == entry
-        });
-        if !fits || !agrees || !is_aligned(offset, size) || !is_aligned(range.end, size) {
-            let text = "the range is not aligned or not in the file, or the file is sent otherwise";
-            let ending = Ending::Failed(Failure::new(FailureKind::Other, text));
-            let result = TaskResult::Ended { entry, ending };
-            self.results.push_back((number, result));
-            return;
+    /// Begins a large file of which the receiver may have ranges. The receiver already has the file
+    /// open, so it comes before files that are not open. Only the given range is sent.
+    fn continue_large(&mut self, mut tracked: Tracked, only: Option<(u64, u64)>) {
+        let id = tracked.entry.id;
+        if let (Some((start, end)), Some(large)) = (only, tracked.large_mut()) {
+            large.limit(start, end);
         }
-        if known.is_none() {
-            let mut tracked = Tracked::new(None, entry, generation);
-            tracked.make_large(|_| {});
-            self.tasks.insert(tracked);
-        }
-        if let Some(large) = self.tasks.large_mut(id) {
-            large.add_range(range);
-        }
-        self.queues.queue_large(id);
-        self.end_durable_ranges(id);
-    }
-
-    /// Reports the ranges that are durable, and forgets a file without further ranges.
-    fn end_durable_ranges(&mut self, id: EntryId) {
-        let Some(large) = self.tasks.large_mut(id) else {
-            return;
-        };
-        let ended = large.take_durable_ranges();
-        let is_over = !ended.is_empty() && large.ranges.is_empty();
-        for range in ended {
-            let result = TaskResult::Durable {
-                file: id,
-                offset: range.start,
-                length: range.end - range.start,
-            };
-            self.results.push_back((range.task, result));
-        }
-        if is_over {
-            self.remove(id);
-        }
+        self.tasks.insert(tracked);
+        self.handle_resumed(id);
+        self.queues.begin_large(id);
+        self.queues.queue_large_first(id);
+        self.seal_if_read(id);
     }
 
     /// Counts bytes of a large file that an earlier session left.
@@ -205,7 +151,7 @@ impl Plan {
         let Some(tracked) = self.tasks.get_mut(id) else {
             return;
         };
-        let bytes = tracked.large_mut().map_or(0, |large| large.durable.total());
+        let bytes = tracked.large_mut().map_or(0, |large| large.durable_bytes());
         if bytes > 0 {
             self.account.add_resumed(&mut tracked.share, bytes);
             let entry = tracked.entry.clone();
@@ -373,7 +319,6 @@ impl Plan {
         }
         for id in files {
             self.events.extend(self.tasks.durable_event(id));
-            self.end_durable_ranges(id);
         }
     }
 
@@ -384,21 +329,12 @@ impl Plan {
             return Some(ending);
         };
         if ending.is_complete() {
-            let size = tracked.entry.size();
+            let size = tracked.bytes();
             self.account.complete(&mut tracked.share, size);
         }
-        // An entry that is one task has no ranges.
-        if let Some(task) = tracked.task {
-            let entry = tracked.entry;
-            let result = TaskResult::Ended { entry, ending };
-            self.results.push_back((task, result));
-            return None;
-        }
-        for task in tracked.task_ids() {
-            let (entry, ending) = (tracked.entry.clone(), ending.clone());
-            let result = TaskResult::Ended { entry, ending };
-            self.results.push_back((task, result));
-        }
+        let entry = tracked.entry;
+        let result = TaskResult::Ended { entry, ending };
+        self.results.push_back((tracked.task, result));
         None
     }
 
@@ -428,7 +364,7 @@ impl Plan {
             return;
         };
         self.account.void(tracked.share);
-        if tracked.generation >= MAXIMUM_RESTARTS && tracked.task.is_some() {
+        if tracked.generation >= MAXIMUM_RESTARTS {
             let generation = tracked.generation + 1;
             let fresh = Tracked::new(tracked.task, entry, generation);
             self.tasks.insert(fresh);
@@ -436,23 +372,16 @@ impl Plan {
             return;
         }
         let grew = entry.size() > tracked.entry.size();
-        for task in tracked.task_ids() {
-            let entry = entry.clone();
-            let result = TaskResult::Changed { entry, grew };
-            self.results.push_back((task, result));
-        }
+        let result = TaskResult::Changed { entry, grew };
+        self.results.push_back((tracked.task, result));
     }
 
     /// Announces that an entry will not be sent. The entry ends when the receiver reports its
-    /// outcome. Ranges of a file fail at once, because the receiver may have other ranges of it.
+    /// outcome.
     fn abandon(&mut self, id: EntryId, failure: Failure) {
         let Some(tracked) = self.tasks.get_mut(id) else {
             return;
         };
-        if tracked.task.is_none() {
-            self.end(id, Ending::Failed(failure));
-            return;
-        }
         let stage = std::mem::replace(&mut tracked.stage, Stage::Abandoned);
         if matches!(stage, Stage::Abandoned) {
             return;
@@ -475,7 +404,7 @@ impl Plan {
         self.seal_if_read(piece.file);
     }
 
-    /// Seals a file that was read completely, unless only ranges of it are sent.
+    /// Seals a file of which all bytes that must be sent were read.
     fn seal_if_read(&mut self, file: EntryId) {
         let is_read = |large: &tasks::Large| large.read.contains(0, large.size);
         let is_read = self.tasks.large(file).is_some_and(is_read);
@@ -486,11 +415,10 @@ impl Plan {
             return;
         };
         let generation = tracked.generation;
-        let is_whole = tracked.task.is_some();
         let Some(large) = tracked.large_mut() else {
             return;
         };
-        if is_whole && !large.sealed {
+        if !large.sealed {
             large.sealed = true;
             let (size, grew) = (large.size, large.front.is_some());
             self.messages.push_back(Message::Sealed {

@@ -47,6 +47,9 @@ pub struct SenderSettings {
     /// Maximum number of files in the command or with output that waits to be sent; at least 1.
     /// Each is open and takes space.
     pub filtered_files: usize,
+    /// Range of the only file that is sent, as its first byte and the byte after its last; `None`:
+    /// all of it.
+    pub part: Option<(u64, u64)>,
     /// Number of this session among those of the transfer.
     pub epoch: u64,
 }
@@ -70,6 +73,7 @@ impl Default for SenderSettings {
             fronts: false,
             filters: false,
             filtered_files: MOST_FILTERED,
+            part: None,
             epoch: 1,
         }
     }

@@ -29,37 +29,31 @@ pub enum Part {
     Whole,
     /// The whole entry except these ranges (offset and length), which the receiver already has.
     Rest(Vec<(u64, u64)>),
-    /// The front of a file that keeps growing.
-    Front,
-    /// A range of a file. The receiver makes it durable and does not commit the file. The range
-    /// must begin and end at a multiple of [`SMALLEST_BLOCK_BYTES`] or at the end of the file.
+    /// A range of a file, which the receiver makes durable without giving the file its name. The
+    /// range ends the entry. It must begin and end at a multiple of [`SMALLEST_BLOCK_BYTES`] or at
+    /// the end of the file.
     ///
     /// [`SMALLEST_BLOCK_BYTES`]: crate::digest::SMALLEST_BLOCK_BYTES
-    Range {
+    Only {
         /// Offset of the first byte.
-        offset: u64,
-        /// Length in bytes, at least one.
-        length: u64,
+        start: u64,
+        /// Offset after the last byte.
+        end: u64,
+        /// Ranges (offset and length) that the receiver already has.
+        held: Vec<(u64, u64)>,
     },
+    /// The front of a file that keeps growing.
+    Front,
 }
 
 /// Result of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskResult {
-    /// The range is durable at the receiver.
-    Durable {
-        /// The file.
-        file: EntryId,
-        /// Offset of the first byte.
-        offset: u64,
-        /// Length in bytes.
-        length: u64,
-    },
     /// The task is over.
     Ended {
         /// The entry as it was sent.
         entry: Entry,
-        /// Outcome of the entry. A range ends this way only if it failed.
+        /// Outcome of the entry.
         ending: Ending,
     },
     /// The source changed. All data of the entry that was sent is void, and each task of the entry

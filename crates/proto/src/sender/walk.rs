@@ -20,7 +20,7 @@ use super::settings::SenderSettings;
 use super::task::{Part, Supply, Task, TaskId, TaskResult, Work};
 use crate::filter::LeftOut;
 use crate::manifest::{AnchorState, Entry, EntryId, EntryKind};
-use crate::message::{Answer, Failure, Message, Outcome};
+use crate::message::{Answer, Failure, FailureKind, Message, Outcome};
 use digests::Digests;
 use extent::Extent;
 use filtering::Filtering;
@@ -238,6 +238,14 @@ impl Walk {
     }
 
     fn submit(&mut self, entry: Entry, part: Part) {
+        let Some(part) = self.limited(&entry, part) else {
+            let text = "it has become shorter than the part that is to be copied";
+            if let Some(walked) = self.entries.get_mut(&entry.id) {
+                walked.stage = Stage::Asked(entry.clone());
+            }
+            self.abandon(entry.id, Failure::new(FailureKind::Changing, text));
+            return;
+        };
         if let Some(walked) = self.entries.get_mut(&entry.id) {
             walked.stage = Stage::Sending;
             self.ready.push_back(Task {
@@ -249,6 +257,19 @@ impl Walk {
         }
     }
 
+    /// Limits a task to the session's part of a file; `None` if the file ends before it.
+    fn limited(&self, entry: &Entry, part: Part) -> Option<Part> {
+        let Some((start, end)) = self.settings.part.filter(|_| is_file(entry)) else {
+            return Some(part);
+        };
+        let end = end.min(entry.size());
+        let held = match part {
+            Part::Rest(held) => held,
+            _ => Vec::new(),
+        };
+        (start < end).then_some(Part::Only { start, end, held })
+    }
+
     /// Starts an entry again after its source changed.
     fn restart(&mut self, entry: Entry, grew: bool) {
         let Some(walked) = self.entries.get_mut(&entry.id) else {
@@ -256,7 +277,11 @@ impl Walk {
         };
         walked.generation += 1;
         walked.only_grew &= grew;
-        if self.settings.fronts && walked.only_grew && walked.generation >= MOST_GROWTHS {
+        if self.settings.fronts
+            && self.settings.part.is_none()
+            && walked.only_grew
+            && walked.generation >= MOST_GROWTHS
+        {
             self.submit(entry, Part::Front);
         } else {
             self.route_entry(entry);
@@ -427,7 +452,6 @@ impl Work for Walk {
         match result {
             TaskResult::Ended { entry, ending } => self.end(entry.id, Some(entry), ending),
             TaskResult::Changed { entry, grew } => self.restart(entry, grew),
-            TaskResult::Durable { .. } => {}
         }
     }
 

@@ -3,5 +3,5 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod fuzz_corpus;
-mod ranges;
+mod parts;
 mod simulation;

@@ -402,6 +402,7 @@ fn sweep_journal(
         return Ok(false);
     };
     match replay(&**gate.file())? {
+        Found::Journal(found) if found.shared => return Ok(false),
         Found::Journal(found) if is_former(found.owner.session_number()) => {
             if keeps {
                 return Ok(true);

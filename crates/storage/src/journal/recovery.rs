@@ -281,8 +281,7 @@ impl Claiming<'_> {
         Ok(partial.shared())
     }
 
-    /// Joins the owners that share the file. If its last owner shares it with no one, that owner
-    /// must be dead.
+    /// Joins the owners that share the file. A last owner that does not share it must be dead.
     fn join(
         &self,
         gate: &Gate,

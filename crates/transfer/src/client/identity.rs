@@ -4,6 +4,7 @@
 
 use std::io;
 
+use longhaul_proto::assembly::Assembly;
 use longhaul_storage::origin::known_everywhere;
 
 use super::local_paths::Here;
@@ -28,10 +29,15 @@ impl SourceKey {
     /// # Errors
     ///
     /// A relative path cannot be made absolute.
-    pub fn new(sources: &[Endpoint], here: &Here) -> io::Result<SourceKey> {
+    pub fn new(
+        sources: &[Endpoint],
+        here: &Here,
+        assembly: Option<Assembly>,
+    ) -> io::Result<SourceKey> {
         let host = host_name();
+        let part = assembly.and_then(Assembly::range);
         let mut key = SourceKey {
-            source: hash(host.as_bytes(), sources, here)?,
+            source: hash(host.as_bytes(), sources, here, part)?,
             anywhere: None,
         };
         let known = match sources.first() {
@@ -45,7 +51,7 @@ impl SourceKey {
             None => None,
         };
         if let Some(known) = known {
-            key.anywhere = Some(hash(&known, sources, here)?);
+            key.anywhere = Some(hash(&known, sources, here, part)?);
         }
         Ok(key)
     }
@@ -62,7 +68,13 @@ impl Fields {
     }
 }
 
-fn hash(place: &[u8], sources: &[Endpoint], here: &Here) -> io::Result<[u8; 32]> {
+/// Sessions that copy different parts of a file are different transfers.
+fn hash(
+    place: &[u8],
+    sources: &[Endpoint],
+    here: &Here,
+    part: Option<(u64, u64)>,
+) -> io::Result<[u8; 32]> {
     let mut fields = Fields(blake3::Hasher::new_derive_key(VERSION));
     fields.add(place);
     fields.add(here.principal().unwrap_or_default().as_bytes());
@@ -70,6 +82,11 @@ fn hash(place: &[u8], sources: &[Endpoint], here: &Here) -> io::Result<[u8; 32]>
         for field in source.identity(&owner().session)? {
             fields.add(&field);
         }
+    }
+    if let Some((start, end)) = part {
+        fields.add(b"part");
+        fields.add(&start.to_le_bytes());
+        fields.add(&end.to_le_bytes());
     }
     Ok(*fields.0.finalize().as_bytes())
 }
@@ -83,7 +100,7 @@ mod tests {
     fn key(texts: &[&str]) -> [u8; 32] {
         let parse = |text: &&str| Endpoint::parse(OsStr::new(text)).unwrap();
         let sources: Vec<Endpoint> = texts.iter().map(parse).collect();
-        hash(b"host", &sources, &Here::Anywhere).unwrap()
+        hash(b"host", &sources, &Here::Anywhere, None).unwrap()
     }
 
     #[test]

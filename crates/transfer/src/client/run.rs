@@ -501,7 +501,7 @@ impl Task {
 
     /// Returns the keys that identify this transfer.
     pub(super) fn key(&self) -> Result<SourceKey, Stop> {
-        let key = SourceKey::new(&self.sources, &self.here);
+        let key = SourceKey::new(&self.sources, &self.here, self.spec.options.assembly);
         key.map_err(|error| Stop::because(Exit::Local, error))
     }
 

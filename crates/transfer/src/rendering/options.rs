@@ -42,6 +42,7 @@ pub fn by_options(error: &SpecError) -> String {
         SpecError::PipeJudged => {
             "- and null: have no size and time: --checksum, --update and the like are for files"
         }
+        SpecError::Assembly(text) => text,
         SpecError::Move(text) => return format!("--move: {text}"),
         SpecError::Retries(text) => return format!("--retries: {text}"),
         SpecError::Deletion(text) => return format!("--delete: {text}"),

@@ -65,6 +65,9 @@ pub enum SpecError {
     /// Criteria are given for `-` or `null:`, which have no size and time.
     #[error("criteria: - and null: have no size and time to be compared by")]
     PipeJudged,
+    /// `assembly` contradicts another field or is out of its range.
+    #[error("assembly: {0}")]
+    Assembly(&'static str),
     /// `move_away` contradicts another field.
     #[error("move_away: {0}")]
     Move(&'static str),

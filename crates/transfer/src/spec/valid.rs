@@ -67,6 +67,7 @@ impl ValidSpec {
         check_on_commit(&spec)?;
         check_filter_command(&spec)?;
         check_move(&spec)?;
+        check_assembly(&spec)?;
         check_retries(&spec, direction)?;
         check_pipes(&spec)?;
         check_flows(&spec.flows)?;
@@ -300,6 +301,29 @@ fn check_filter_command(spec: &TransferSpec) -> Result<(), SpecError> {
         );
     }
     fault_of(asked, &spec.flows).map_or(Ok(()), refused)
+}
+
+fn check_assembly(spec: &TransferSpec) -> Result<(), SpecError> {
+    if spec.options.assembly.is_none() {
+        return Ok(());
+    }
+    let refused = |text| Err(SpecError::Assembly(text));
+    let mut places = spec.sources.iter().chain([&spec.destination]);
+    if spec.sources.len() > 1 || spec.options.selection.recursive {
+        return refused("several sessions copy parts of one file: it is the only source");
+    }
+    if places.any(|place| !place.promises().files) || !spec.destination.promises().destination {
+        return refused(
+            "-, null:, zero: and FTP servers have no partial files that sessions share",
+        );
+    }
+    if !spec.options.is_valid() {
+        return refused(
+            "parts are powers of two of at least 1 MiB at multiples of their length, and are not \
+             combined with --move, --delete, --filter-command, and --on-commit for a part",
+        );
+    }
+    Ok(())
 }
 
 fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {

@@ -21,11 +21,11 @@ fn sample(at: &Path) {
     fs::write(at.join("below/further/empty"), "").unwrap();
 }
 
-fn local(path: &Path) -> Endpoint {
+pub fn local(path: &Path) -> Endpoint {
     Endpoint::parse(path.as_os_str()).unwrap()
 }
 
-fn run(spec: TransferSpec) -> Exit {
+pub fn run(spec: TransferSpec) -> Exit {
     let observer: Arc<dyn Observer> = Arc::new(Unobserved);
     let spec = spec.validate().unwrap();
     run::run(spec, Place::default(), &Control::default(), &observer).unwrap()

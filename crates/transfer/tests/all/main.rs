@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod assembly;
 mod copy_tree;
 mod fuzz_corpus;

@@ -15,8 +15,8 @@ use crate::sender::task::TaskId;
 /// An entry of which a part must be sent.
 #[derive(Debug)]
 pub(super) struct Tracked {
-    /// Number of the task, if it is the whole entry.
-    pub task: Option<TaskId>,
+    /// Number of the task.
+    pub task: TaskId,
     pub entry: Entry,
     /// Number of changes of the source during the copy.
     pub generation: u32,
@@ -28,8 +28,7 @@ pub(super) struct Tracked {
 }
 
 /// Stage of an entry: `Small` or `Large`; `Small` -> `Packed`; `Packed` -> `Small` if it was lost;
-/// any -> `Abandoned`. The entry is removed when the receiver reports its outcome, or when all its
-/// ranges are durable.
+/// any -> `Abandoned`. The entry is removed when the receiver reports its outcome.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// The entry waits for a pack.
@@ -41,14 +40,6 @@ pub(super) enum Stage {
     /// The entry will not be sent. The receiver still decides its outcome, because an earlier block
     /// of it may already be there.
     Abandoned,
-}
-
-/// A range of a file that is a task.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RangeTask {
-    pub task: TaskId,
-    pub start: u64,
-    pub end: u64,
 }
 
 /// Entries of which a part must be sent.
@@ -157,8 +148,9 @@ pub(super) struct Large {
     pub moved: RangeSet,
     /// Ranges that the receiver acknowledged as durable.
     pub durable: RangeSet,
-    /// Ranges that are tasks; empty if the whole file is one.
-    pub ranges: Vec<RangeTask>,
+    /// Number of bytes that this session does not send because they are outside of its part. They
+    /// count as planned, read and durable.
+    pub left_out: u64,
     pub sealed: bool,
     /// True if pieces arrived corrupt and no piece was read since. If the source changed, all
     /// pieces under way can arrive corrupt before a read detects the change.
@@ -172,7 +164,7 @@ pub(super) struct Large {
 
 impl Tracked {
     /// Makes an entry that waits for a pack.
-    pub fn new(task: Option<TaskId>, entry: Entry, generation: u32) -> Tracked {
+    pub fn new(task: TaskId, entry: Entry, generation: u32) -> Tracked {
         Tracked {
             task,
             entry,
@@ -181,16 +173,6 @@ impl Tracked {
             share: Share::default(),
             stage: Stage::Small,
         }
-    }
-
-    /// Returns the numbers of the entry's tasks.
-    pub fn task_ids(&self) -> Vec<TaskId> {
-        let ranges = match &self.stage {
-            Stage::Large(large) => &large.ranges[..],
-            _ => &[],
-        };
-        let ranges = ranges.iter().map(|range| range.task);
-        self.task.into_iter().chain(ranges).collect()
     }
 
     /// Makes the entry a file in pieces. `prepare` sets the ranges that are already known.
@@ -202,7 +184,7 @@ impl Tracked {
             read: RangeSet::default(),
             moved: RangeSet::default(),
             durable: RangeSet::default(),
-            ranges: Vec::new(),
+            left_out: 0,
             sealed: false,
             doubted: false,
             front: None,
@@ -230,6 +212,15 @@ impl Tracked {
             _ => None,
         }
     }
+
+    /// Returns the number of bytes of the entry that are this session's work.
+    pub fn bytes(&self) -> u64 {
+        let left_out = match &self.stage {
+            Stage::Large(large) => large.left_out,
+            _ => 0,
+        };
+        self.entry.size().saturating_sub(left_out)
+    }
 }
 
 impl Large {
@@ -244,25 +235,25 @@ impl Large {
         }
     }
 
-    /// Adds a range that must be sent. The first one excludes the rest of the file.
-    pub fn add_range(&mut self, range: RangeTask) {
-        if self.ranges.is_empty() {
-            self.planned.insert(0, self.size);
+    /// Does the same with several ranges.
+    pub fn resume_all(&mut self, ranges: &[(u64, u64)]) {
+        for (offset, length) in ranges {
+            self.resume(*offset, *length);
         }
-        self.planned.remove(range.start, range.end);
-        let durable = self.durable.within(range.start, range.end);
-        let durable: Vec<(u64, u64)> = durable.collect();
-        for (start, end) in durable {
-            self.planned.insert(start, end);
-        }
-        self.ranges.push(range);
     }
 
-    /// Removes and returns the tasks whose ranges are durable.
-    pub fn take_durable_ranges(&mut self) -> Vec<RangeTask> {
-        let durable = &self.durable;
-        let is_durable = |range: &mut RangeTask| durable.contains(range.start, range.end);
-        self.ranges.extract_if(.., is_durable).collect()
+    /// Leaves out all bytes outside of `[start, end)`.
+    pub fn limit(&mut self, start: u64, end: u64) {
+        for (from, to) in [(0, start), (end, self.size)] {
+            self.durable.remove(from, to);
+            self.resume(from, to.saturating_sub(from));
+            self.left_out += to.saturating_sub(from);
+        }
+    }
+
+    /// Returns the number of durable bytes of this session's part of the file.
+    pub fn durable_bytes(&self) -> u64 {
+        self.durable.total().saturating_sub(self.left_out)
     }
 
     /// Notes a durable piece. Returns the bytes that were not durable before, and the blocks under

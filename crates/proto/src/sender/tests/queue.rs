@@ -47,19 +47,20 @@ impl Work for List {
     }
 }
 
-fn range(id: u64, entry: &Entry, offset: u64, length: u64) -> Task {
+fn whole(id: u64, entry: &Entry) -> Task {
     Task {
         id: TaskId(id),
         entry: entry.clone(),
         generation: 0,
-        part: Part::Range { offset, length },
+        part: Part::Whole,
     }
 }
 
-fn whole(id: u64, entry: &Entry) -> Task {
+fn only(id: u64, entry: &Entry, (start, end): (u64, u64), held: &[(u64, u64)]) -> Task {
+    let held = held.to_vec();
     Task {
-        part: Part::Whole,
-        ..range(id, entry, 0, 0)
+        part: Part::Only { start, end, held },
+        ..whole(id, entry)
     }
 }
 
@@ -107,74 +108,43 @@ fn done(sender: &mut Sender<List>, id: u64, outcome: Outcome) {
     sender.handle_message(message, NOW).unwrap();
 }
 
-fn durable_result(id: u64, offset: u64, length: u64) -> (u64, TaskResult) {
-    let result = TaskResult::Durable {
-        file: EntryId(0),
-        offset,
-        length,
-    };
-    (id, result)
-}
-
 #[test]
-fn only_the_ranges_are_read_and_each_has_its_result_when_it_is_durable() {
+fn only_the_range_is_read_and_the_receiver_ends_it() {
     let entry = file(0, 8 * MIB);
-    let tasks = vec![
-        range(7, &entry, 6 * MIB, 2 * MIB),
-        range(3, &entry, 0, MIB),
-        range(5, &entry, 4 * MIB, MIB),
-    ];
-    let mut sender = sender(tasks);
+    let held = [(4 * MIB, MIB)];
+    let mut sender = sender(vec![only(7, &entry, (4 * MIB, 8 * MIB), &held)]);
     let (pieces, _) = send_all(&mut sender);
-    let bytes = |pieces: &[PieceName], from, to| {
-        let within = pieces
-            .iter()
-            .filter(|piece| (from..to).contains(&piece.offset));
-        within.map(|piece| piece.length).sum::<u64>()
-    };
-    assert_eq!(bytes(&pieces, 0, 8 * MIB), 4 * MIB);
-    assert_eq!(bytes(&pieces, 0, MIB), MIB);
-    assert_eq!(bytes(&pieces, 4 * MIB, 5 * MIB), MIB);
+    assert!(pieces.iter().all(|piece| piece.offset >= 5 * MIB));
     assert_eq!(
-        sender.poll_message(),
-        None,
-        "a part of a file is not sealed"
+        pieces.iter().map(|piece| piece.length).sum::<u64>(),
+        3 * MIB
     );
-    let (mut first, rest): (Vec<_>, Vec<_>) =
-        pieces.into_iter().partition(|piece| piece.offset < MIB);
-    let last = first.pop().unwrap();
-    durable(&mut sender, first);
+    let sealed = sender.poll_message();
+    assert!(matches!(sealed, Some(Message::Sealed { .. })), "{sealed:?}");
+    durable(&mut sender, pieces);
     assert_eq!(sender.work().results, []);
-    durable(&mut sender, vec![last]);
-    assert_eq!(sender.work().results, [durable_result(3, 0, MIB)]);
-    assert!(!sender.work().is_done());
-    durable(&mut sender, rest);
-    let results = &sender.work().results[1..];
-    assert!(results.contains(&durable_result(7, 6 * MIB, 2 * MIB)));
-    assert!(results.contains(&durable_result(5, 4 * MIB, MIB)));
+    done(&mut sender, 0, Outcome::Committed { digest: None });
+    assert!(matches!(sender.work().results[..], [(7, _)]));
     assert!(sender.work().is_done());
-    assert_eq!(sender.blocks_under_way(), 0);
+    let account = sender.account();
+    assert_eq!(account.moved_bytes, 3 * MIB);
+    assert_eq!(
+        (account.durable_bytes, account.resumed_bytes),
+        (3 * MIB, MIB)
+    );
 }
 
 #[test]
 fn a_range_of_a_lost_stream_is_sent_again_and_one_that_is_durable_is_not() {
     let entry = file(0, 4 * MIB);
-    let mut sender = sender(vec![
-        range(0, &entry, 0, MIB),
-        range(1, &entry, 2 * MIB, MIB),
-    ]);
+    let mut sender = sender(vec![only(0, &entry, (MIB, 3 * MIB), &[])]);
     let (pieces, _) = send_all(&mut sender);
-    let kept = pieces.iter().filter(|piece| piece.offset < MIB);
+    let kept = pieces.iter().filter(|piece| piece.offset < 2 * MIB);
     durable(&mut sender, kept.copied().collect());
     sender.handle_stream_down(STREAM);
     sender.handle_stream_up(StreamId(1), NOW);
     let job = sender.poll_read(NOW).map(|job| job.data);
     assert!(matches!(job, Some(ReadData::Piece { piece, .. }) if piece.offset >= 2 * MIB));
-    // The same range may come from the queue again while its file is open.
-    sender.work_mut().tasks.push_back(range(9, &entry, 0, MIB));
-    sender.poll_read(NOW);
-    durable(&mut sender, Vec::new());
-    assert!(sender.work().results.contains(&durable_result(9, 0, MIB)));
 }
 
 #[test]
@@ -207,74 +177,6 @@ fn packs_and_links_have_a_result_for_each_entry() {
     let end = Message::Finished(Totals::default(), Vec::new());
     sender.handle_message(end, NOW).unwrap();
     assert!(sender.finished().is_some());
-}
-
-#[test]
-fn each_range_of_a_file_that_changed_or_cannot_be_read_has_that_result() {
-    let (entry, longer) = (file(0, 4 * MIB), file(0, 5 * MIB));
-    let failure = Failure::new(FailureKind::Permission, "no");
-    let changed = TaskResult::Changed {
-        entry: longer.clone(),
-        grew: true,
-    };
-    let failed = TaskResult::Ended {
-        entry: entry.clone(),
-        ending: Ending::Failed(failure.clone()),
-    };
-    for (read, result) in [
-        (PieceRead::Changed(longer), changed),
-        (PieceRead::Failed(failure), failed),
-    ] {
-        let ranges = vec![range(1, &entry, 0, MIB), range(2, &entry, 2 * MIB, MIB)];
-        let mut sender = sender(ranges);
-        let block = sender.poll_read(NOW).unwrap().block;
-        assert!(!sender.handle_piece_read(block, read));
-        let expected = [(1, result.clone()), (2, result)];
-        assert_eq!(sender.work().results, expected);
-        assert_eq!(
-            sender.poll_message(),
-            None,
-            "other receivers may have the rest"
-        );
-        assert_eq!(sender.blocks_under_way(), 0);
-    }
-}
-
-#[test]
-fn ranges_that_are_no_blocks_or_contradict_the_file_fail() {
-    let entry = file(0, 4 * MIB + 5);
-    for (offset, length) in [
-        (0, 0),
-        (1, MIB),
-        (0, MIB + 1),
-        (4 * MIB, 6),
-        (u64::MAX, 2),
-        (5 * MIB, MIB),
-    ] {
-        let mut sender = sender(vec![range(1, &entry, offset, length)]);
-        assert_eq!(sender.poll_read(NOW), None);
-        assert_eq!(sender.work().results, []);
-        durable(&mut sender, Vec::new());
-        let results = &sender.work().results[..];
-        assert!(
-            matches!(
-                results,
-                [(
-                    1,
-                    TaskResult::Ended {
-                        ending: Ending::Failed(_),
-                        ..
-                    }
-                )]
-            ),
-            "{offset} {length}: {results:?}"
-        );
-    }
-    let other = file(0, 5 * MIB);
-    let mut sender = sender(vec![range(1, &entry, 4 * MIB, 5), range(2, &other, 0, MIB)]);
-    let (pieces, _) = send_all(&mut sender);
-    assert_eq!(pieces.len(), 1);
-    assert!(matches!(sender.work().results[..], [(2, _)]));
 }
 
 #[test]

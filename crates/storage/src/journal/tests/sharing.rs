@@ -118,7 +118,7 @@ fn without_other_owners_the_data_stay_in_their_file() {
 }
 
 #[test]
-fn another_state_of_the_source_discards_what_owners_share() {
+fn another_state_of_the_source_discards_shared_data() {
     let root = ForgettingStorage::new().root();
     let old = share(&root, FIRST, 1);
     FIRST.receive(&old, 0).unwrap();
