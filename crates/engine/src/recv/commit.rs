@@ -350,8 +350,7 @@ impl Committer<'_> {
         let between = number.map(|number| temporary(session, number));
         let name = between.as_deref().unwrap_or(path.name());
         self.await_commands(&[(&path, entry)]).map_err(failed)?;
-        let announced = Some(&**partial.file());
-        announce_commit(&self.side.destination, entry, announced)?;
+        announce_commit(&self.side.destination, entry, Some(&**partial.file()))?;
         let committed = self.side.destination.while_owned(|| {
             let moved = self.side.make_way(&part.folder, (path.name(), kept))?;
             let committed = finalised.commit(name);
