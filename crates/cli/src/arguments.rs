@@ -437,7 +437,8 @@ pub struct LayerArguments {
 pub struct CopyArguments {
     /// Sources, then the destination. Each is a local path, [USER@]HOST:PATH (over SSH),
     /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (a daemon; port 4960 by default), or - for
-    /// standard input or output. For measurements, zero:SIZE is a source and null: a
+    /// standard input or output. Sources may also be https://HOST/PATH (an archive) or
+    /// ftp://HOST/PATH (gsiftp://, sshftp://). For measurements, zero:SIZE is a source and null: a
     /// destination. A missing source is reported, and the others are copied.
     #[arg(value_name = "SRC... DST", required = true)]
     pub paths: Vec<OsString>,
@@ -552,7 +553,7 @@ pub struct CopyArguments {
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArguments {
     /// A file or directory: a local path, [USER@]HOST:PATH, longhaul://HOST/PATH or, as A only,
-    /// ftp://HOST/PATH (gsiftp://, sshftp://).
+    /// ftp://HOST/PATH (gsiftp://, sshftp://) or https://HOST/PATH.
     #[arg(value_name = "A")]
     pub left: OsString,
     /// The file or directory to compare it with. Its name may differ.

@@ -11,6 +11,7 @@
 //! - `registry`: the list of the kinds
 //! - `local`, `ssh`, `daemon`: a path here, at a host that SSH reaches, or at a daemon
 //! - `ftp`: a path at an FTP or GridFTP server
+//! - `http`: a path at an archive over HTTP
 //! - `null`, `zero`, `standard`: no files
 //! - `remote_path`: the part that another host opens
 //! - `error`: errors in the text
@@ -18,6 +19,7 @@
 pub mod daemon;
 mod error;
 mod ftp;
+mod http;
 mod kind;
 pub mod local;
 mod null;
@@ -343,7 +345,7 @@ mod tests {
             Endpoint::new(zero::Zero(ByteCount(1 << 20)))
         );
         assert!(matches!(parse(":x"), Err(EndpointError::Ssh(_))));
-        for url in ["http://x/y", "ssh://u@h/x", "s3://b"] {
+        for url in ["webdav://x/y", "ssh://u@h/x", "s3://b"] {
             let refused = parse(url).unwrap_err().to_string();
             let scheme = url.split_once('/').unwrap().0;
             assert!(

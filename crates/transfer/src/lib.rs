@@ -36,6 +36,7 @@ pub mod list;
 pub mod log_writer;
 pub mod manifest;
 mod milliseconds;
+mod object_files;
 pub mod other_tools;
 mod own_binary;
 pub mod planning;

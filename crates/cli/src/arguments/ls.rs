@@ -9,8 +9,8 @@ use super::ConnectionArguments;
 /// Arguments of `ls`.
 #[derive(Clone, Debug, Args)]
 pub struct ListArguments {
-    /// A directory or file: a local path, [USER@]HOST:PATH, longhaul://HOST/PATH
-    /// or ftp://HOST/PATH (gsiftp://, sshftp://).
+    /// A directory or file: a local path, [USER@]HOST:PATH, longhaul://HOST/PATH,
+    /// ftp://HOST/PATH (gsiftp://, sshftp://) or https://HOST/PATH.
     #[arg(value_name = "ENDPOINT")]
     pub endpoint: OsString,
     /// Also print mode, size, time (UTC) and the target of links.

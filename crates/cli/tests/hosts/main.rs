@@ -17,6 +17,10 @@ mod ftp;
 #[allow(dead_code)]
 mod ftp_servers;
 mod hostile_daemon;
+mod http;
+#[path = "../../../stores/tests/all/http_server.rs"]
+#[allow(dead_code)]
+mod http_server;
 mod multipath;
 mod ports;
 mod routes;

@@ -158,8 +158,9 @@ pub(super) struct Sealer {
 impl Sealer {
     /// Creates it with the suite's limit of records under one key (section 5.5).
     pub(super) fn new(keys: Keys, suite: SupportedCipherSuite) -> Sealer {
-        let SupportedCipherSuite::Tls13(suite) = suite;
-        let limit = suite.common.confidentiality_limit;
+        // Both ends accept only TLS 1.3.
+        let suite = suite.tls13();
+        let limit = suite.map_or(0, |suite| suite.common.confidentiality_limit);
         Sealer {
             keys,
             // A key update needs a record too.

@@ -1,6 +1,7 @@
 //! Errors in the text of an endpoint.
 
 use longhaul_gridftp::location::LocationError;
+use longhaul_stores::url::UrlError;
 
 use super::registry;
 
@@ -77,6 +78,15 @@ pub enum EndpointError {
     /// The URL contains a password.
     #[error("other users can see a password in a URL: write it into ~/.netrc")]
     Password,
+    /// The URL of an archive is invalid. The message does not contain it.
+    #[error("URL of an archive: {0}")]
+    Http(UrlError),
+    /// The URL contains a query.
+    #[error(
+        "a URL with a query (?) is not accepted: it may contain a secret, and other users can see \
+         it"
+    )]
+    Query,
     /// The text is empty.
     #[error("an empty path names nothing")]
     Empty,

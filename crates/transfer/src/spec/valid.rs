@@ -344,7 +344,7 @@ fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {
         .iter()
         .any(|source| !source.promises().destination)
     {
-        return refused("files at an FTP or GridFTP server cannot be removed");
+        return refused("files at a server of FTP, GridFTP or HTTP cannot be removed");
     }
     if spec.options.deletion.is_some() {
         return refused("what was moved away would be deleted at the destination");
