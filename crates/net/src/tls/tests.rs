@@ -423,7 +423,7 @@ impl Tls13AeadAlgorithm for CountingAead {
 
 /// Returns the fastest suite, with keys that expire after 64 records.
 fn short_lived_keys() -> (Arc<CryptoProvider>, &'static CountingAead) {
-    let SupportedCipherSuite::Tls13(suite) = suites(true)[0];
+    let suite = suites(true)[0].tls13().unwrap();
     let counting: &'static CountingAead = Box::leak(Box::new(CountingAead {
         inner: suite.aead_alg,
         keys: AtomicUsize::new(0),
