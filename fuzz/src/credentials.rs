@@ -28,7 +28,7 @@ pub fn principals(bytes: &[u8]) {
     let token: Token = format!("lht_{}", "A".repeat(43))
         .parse()
         .expect("it is a token");
-    if let Ok(principal) = parsed.by_token("alice", &token)
+    if let Ok((principal, _)) = parsed.by_token("alice", &token, 0)
         && let Ok(resolved) = principal.resolve(url)
     {
         assert!(resolved.root.is_absolute());

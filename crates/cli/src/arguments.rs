@@ -690,7 +690,8 @@ pub struct ServeArguments {
     /// Accept data even if the audit log cannot be written, for example because its disk is full.
     #[arg(long, requires = "audit")]
     pub audit_optional: bool,
-    /// Maximum number of concurrent sessions. One principal may use three quarters of them.
+    /// Maximum number of concurrent sessions. One principal may use three quarters of them, or half
+    /// while another one waits.
     #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub sessions: u32,
     /// Serve directories even if they contain secrets of the daemon.
@@ -729,6 +730,9 @@ pub struct TokenArguments {
     /// Name of the principal.
     #[arg(long, value_name = "NAME", default_value = "user", value_parser = parse_principal)]
     pub principal: String,
+    /// Time after which the token expires: 12h, 90d [default: never]
+    #[arg(long, value_name = "TIME", value_parser = longhaul_units::parse_span)]
+    pub expires: Option<Duration>,
 }
 
 /// Arguments of `fingerprint`.

@@ -5,7 +5,10 @@
 //! [[principal]]
 //! name = "alice"
 //! token = "lhh1$...$..."              # as made by Token::hash
+//! # or several, each with an optional time of its expiry:
+//! tokens = [{ hash = "lhh1$...$...", expires = 2027-01-31T00:00:00Z }]
 //! certificates = ["sha256:..."]       # of client keys
+//! limits = { sessions = 8, streams = 64, memory = "64MiB" }
 //! [[principal.root]]
 //! at = "/data"                        # in the URL
 //! path = "/srv/data"                  # on this host
@@ -24,6 +27,7 @@
 //! token follow the same path and return the same error. Path resolution depends on the file alone,
 //! never on the disk.
 
+mod credentials;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +44,8 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Fingerprint;
 use super::token::{Token, TokenHash};
+pub use credentials::{PrincipalLimits, Proof, TokenRefused};
+use credentials::{PrincipalToken, RawLimits, RawToken};
 
 // tidy: long file because it is one file format with all of its checks.
 
@@ -121,6 +127,9 @@ pub enum Fault {
     /// The URL path of a root is invalid.
     #[error("root at \"{0}\": write an absolute path without \".\", \"..\" or \"//\"")]
     At(String),
+    /// A limit is invalid.
+    #[error("limits: {0}")]
+    Limit(String),
     /// Two roots have the same URL path.
     #[error("two roots are at \"{0}\": delete one")]
     DuplicateAt(String),
@@ -201,8 +210,12 @@ struct RawFile {
 struct RawPrincipal {
     name: String,
     token: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tokens: Vec<RawToken>,
     #[serde(default)]
     certificates: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    limits: Option<RawLimits>,
     #[serde(default)]
     root: Vec<RawRoot>,
     /// Commands of a single principal that was written for another process.
@@ -238,9 +251,10 @@ enum RawRight {
 #[derive(Debug)]
 pub struct Principal {
     name: String,
-    token: Option<TokenHash>,
+    tokens: Vec<PrincipalToken>,
     certificates: Vec<Fingerprint>,
     roots: Vec<Root>,
+    limits: PrincipalLimits,
     /// If true, the principal has all rights of this process, at all paths.
     owner: bool,
 }
@@ -351,9 +365,10 @@ impl Principals {
         Principals {
             principals: vec![Principal {
                 name: name.to_owned(),
-                token: None,
+                tokens: Vec::new(),
                 certificates: vec![key],
                 roots: Vec::new(),
+                limits: PrincipalLimits::default(),
                 owner: true,
             }],
         }
@@ -390,27 +405,6 @@ impl Principals {
             .find(|principal| principal.name == name)
     }
 
-    /// Authenticates the principal `name` by its token.
-    ///
-    /// # Errors
-    ///
-    /// [`NotAuthenticated`], after the same amount of work for every cause.
-    pub fn by_token(&self, name: &str, token: &Token) -> Result<&Principal, NotAuthenticated> {
-        const NOBODY: &TokenHash = &TokenHash::of_nothing();
-        // All names are compared, so that the duration does not reveal which names exist.
-        let mut found = None;
-        for principal in &self.principals {
-            if principal.name == name {
-                found = Some(principal);
-            }
-        }
-        let hash = found.and_then(|p| p.token.as_ref()).unwrap_or(NOBODY);
-        match (hash.verify(token), found) {
-            (true, Some(principal)) => Ok(principal),
-            _ => Err(NotAuthenticated),
-        }
-    }
-
     /// Returns the principal whose certificates include `key`, which the client has proved to own.
     /// If the client gives a `name`, it must be that principal's name.
     ///
@@ -427,6 +421,60 @@ impl Principals {
             .find(|principal| principal.certificates.contains(key))
             .filter(|principal| name.is_none_or(|name| name == principal.name))
             .ok_or(NotAuthenticated)
+    }
+}
+
+impl Principals {
+    /// Authenticates the principal `name` by its token, at the time `now` in seconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// [`TokenRefused`], after the same amount of work for every cause.
+    pub fn by_token(
+        &self,
+        name: &str,
+        token: &Token,
+        now: i64,
+    ) -> Result<(&Principal, Proof), TokenRefused> {
+        const NOBODY: &TokenHash = &TokenHash::of_nothing();
+        // All names are compared, so that the duration does not reveal which names exist.
+        let mut found = None;
+        let mut most = 1;
+        for principal in &self.principals {
+            most = most.max(principal.tokens.len());
+            if principal.name == name {
+                found = Some(principal);
+            }
+        }
+        // The same number of hashes is compared for every principal.
+        let mut matching = None;
+        for number in 0..most {
+            let own = found.and_then(|principal| principal.tokens.get(number));
+            let hash = own.map_or(NOBODY, |token| &token.hash);
+            if hash.verify(token) && own.is_some() {
+                matching = own;
+            }
+        }
+        match (found, matching) {
+            (
+                Some(_),
+                Some(PrincipalToken {
+                    expires: Some(at), ..
+                }),
+            ) if *at <= now => Err(TokenRefused::Expired(*at)),
+            (Some(principal), Some(own)) => Ok((principal, Proof::Token(own.hash.clone()))),
+            _ => Err(TokenRefused::Unknown),
+        }
+    }
+
+    /// True if the credential still belongs to this principal.
+    pub fn accepts(&self, name: &str, proof: &Proof) -> bool {
+        let found = self.principals.iter().find(|own| own.name == name);
+        found.is_some_and(|principal| match proof {
+            Proof::Token(hash) => principal.tokens.iter().any(|own| own.hash == *hash),
+            Proof::Certificate(key) => principal.certificates.contains(key),
+            Proof::Owner => principal.owner,
+        })
     }
 }
 
@@ -477,21 +525,26 @@ impl Principal {
             return Err(Fault::Name);
         }
         let credential = |cause: &dyn ToString| Fault::Credential(cause.to_string());
-        let token = raw.token.map(|text| text.parse()).transpose();
-        let token = token.map_err(|cause: super::token::ParseTokenError| credential(&cause))?;
+        let tokens = credentials::tokens_of(raw.token.as_deref(), &raw.tokens);
+        let tokens = tokens.map_err(Fault::Credential)?;
         let certificates = raw
             .certificates
             .iter()
             .map(|text| text.parse().map_err(|cause| credential(&cause)))
             .collect::<Result<Vec<Fingerprint>, Fault>>()?;
-        if token.is_none() && certificates.is_empty() {
+        if tokens.is_empty() && certificates.is_empty() {
             return Err(Fault::NoCredential);
         }
         Ok(Principal {
             name: raw.name,
-            token,
+            tokens,
             certificates,
             roots: check_roots(raw.root, commands)?,
+            limits: raw
+                .limits
+                .unwrap_or_default()
+                .check()
+                .map_err(Fault::Limit)?,
             owner: false,
         })
     }
@@ -511,6 +564,8 @@ impl Principal {
         let raw = RawPrincipal {
             name: self.name.clone(),
             token: None,
+            tokens: Vec::new(),
+            limits: None,
             certificates: Vec::new(),
             root: self.roots.iter().map(root).collect(),
             commands: commands.collect(),
@@ -537,10 +592,11 @@ impl Principal {
         }
         Ok(Principal {
             name: raw.name,
-            token: None,
+            tokens: Vec::new(),
             certificates: Vec::new(),
             roots: check_roots(raw.root, &raw.commands)
                 .map_err(|fault| syntax(fault.to_string()))?,
+            limits: PrincipalLimits::default(),
             owner: false,
         })
     }
@@ -548,6 +604,11 @@ impl Principal {
     /// True if the principal is the user of this process. Its paths are paths of this host.
     pub fn is_owner(&self) -> bool {
         self.owner
+    }
+
+    /// Returns the limits of its sessions.
+    pub fn limits(&self) -> PrincipalLimits {
+        self.limits
     }
 
     /// Returns the name.

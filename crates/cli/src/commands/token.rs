@@ -1,6 +1,9 @@
 //! `longhaul token`: makes a secret for a principal, and its hash for the daemon.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use longhaul_net::token::Token;
+use longhaul_units::rfc3339;
 use serde_json::json;
 
 use crate::arguments::TokenArguments;
@@ -27,6 +30,16 @@ fn make(arguments: &TokenArguments) -> Result<Exit, Stop> {
     print_line!("[[principal]]");
     // JSON strings are valid in TOML.
     print_line!("name = {}", json!(name));
-    print_line!("token = \"{hash}\"");
+    match arguments
+        .expires
+        .and_then(|span| SystemTime::now().checked_add(span))
+    {
+        None => print_line!("token = \"{hash}\""),
+        Some(at) => {
+            let at = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+            let at = rfc3339(at.as_secs().cast_signed());
+            print_line!("tokens = [{{ hash = \"{hash}\", expires = {at} }}]");
+        }
+    }
     Ok(Exit::Done)
 }

@@ -23,6 +23,7 @@ mod http;
 mod http_server;
 mod multipath;
 mod ports;
+mod revocation;
 mod routes;
 mod serve;
 mod ssh;

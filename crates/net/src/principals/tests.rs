@@ -57,12 +57,14 @@ fn tokens_prove_their_principal_only() {
     let Example {
         principals, token, ..
     } = example();
-    let alice = principals.by_token("alice", &token).unwrap();
+    let alice = principals.by_token("alice", &token, 0).unwrap().0;
     assert_eq!(alice.name(), "alice");
     let wrong = Token::generate().unwrap();
     for (name, token) in [("alice", &wrong), ("bob", &token), ("eve", &token)] {
-        let refused = principals.by_token(name, token).map(Principal::name);
-        assert_eq!(refused, Err(NotAuthenticated), "{name}");
+        let refused = principals
+            .by_token(name, token, 0)
+            .map(|(found, _)| found.name());
+        assert_eq!(refused, Err(TokenRefused::Unknown), "{name}");
     }
 }
 
@@ -84,7 +86,7 @@ fn the_longest_root_counts() {
     let Example {
         principals, token, ..
     } = example();
-    let alice = principals.by_token("alice", &token).unwrap();
+    let alice = principals.by_token("alice", &token, 0).unwrap().0;
     let show = |url: &str| {
         let r = alice.resolve(url.as_bytes()).unwrap();
         let rest = r.rest.as_ref().map_or(&b""[..], TreePath::as_bytes);
@@ -257,4 +259,50 @@ fn a_file_that_others_may_write_is_refused() {
     set(0o620);
     let error = Principals::load(&file).unwrap_err();
     assert!(error.to_string().contains("chmod go-w"), "{error}");
+}
+
+#[test]
+fn tokens_of_a_principal_overlap_and_expire() {
+    let [old, new] = [(); 2].map(|()| Token::generate().unwrap());
+    let [old_hash, new_hash] = [&old, &new].map(|token| token.hash().unwrap());
+    let root = "[[principal.root]]\nat = \"/\"\npath = \"/srv\"\nrights = [\"read\"]\n";
+    let both = format!(
+        "[[principal]]\nname = \"alice\"\ntokens = [\n\
+         {{ hash = \"{old_hash}\", expires = 1970-01-01T00:01:40Z }},\n\
+         {{ hash = \"{new_hash}\" }},\n]\n{root}"
+    );
+    let principals = parse(&both).unwrap();
+    let by = |token: &Token, now| {
+        let found = principals.by_token("alice", token, now);
+        found.map(|(found, proof)| (found.name().to_owned(), proof))
+    };
+    let (_, proof) = by(&old, 99).unwrap();
+    assert_eq!(by(&old, 100), Err(TokenRefused::Expired(100)));
+    assert!(by(&new, i64::MAX).is_ok());
+    assert!(principals.accepts("alice", &proof));
+    let revoked = format!("[[principal]]\nname = \"alice\"\ntoken = \"{new_hash}\"\n{root}");
+    let revoked = parse(&revoked).unwrap();
+    assert!(!revoked.accepts("alice", &proof));
+    let (_, kept) = by(&new, 0).unwrap();
+    assert!(revoked.accepts("alice", &kept) && !revoked.accepts("bob", &kept));
+    let invalid = both.replace("1970-01-01T00:01:40Z", "07:32:00");
+    assert!(matches!(fault(&invalid), Fault::Credential(_)));
+}
+
+#[test]
+fn limits_of_a_principal_are_checked() {
+    let entry = |limits: &str| {
+        format!(
+            "[[principal]]\nname = \"a\"\ncertificates = [\"sha256:{}\"]\nlimits = {limits}\n",
+            "A".repeat(43)
+        )
+    };
+    let limits = |text: &str| parse(&entry(text)).unwrap().by_name("a").unwrap().limits();
+    let found = limits("{ sessions = 3, memory = \"1MiB\" }");
+    assert_eq!((found.sessions, found.streams), (Some(3), None));
+    assert_eq!(found.memory.unwrap().0, 1 << 20);
+    for wrong in ["{ sessions = 0 }", "{ memory = \"x\" }"] {
+        assert!(matches!(fault(&entry(wrong)), Fault::Limit(_)), "{wrong}");
+    }
+    assert!(parse(&entry("{ session = 1 }")).is_err());
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use longhaul_engine::benchmark::this_host;
 use longhaul_engine::recv::ReceiveSide;
@@ -19,7 +19,7 @@ use longhaul_engine::session::opening::{self, OpenError, SOFTWARE};
 use longhaul_engine::session::{Event, Reporting, Transfer, TransferSettings, Watch};
 use longhaul_model::control::start::used_memory;
 use longhaul_net::gate::Ticket;
-use longhaul_net::principals::{Commands, Principal, Principals, Resolved};
+use longhaul_net::principals::{Commands, Principal, Principals, Proof, Resolved, TokenRefused};
 use longhaul_net::stream::Closed;
 use longhaul_net::token::{Token, fill_random};
 use longhaul_net::{Stream, StreamHandle};
@@ -37,7 +37,7 @@ use longhaul_proto::session::StreamId;
 use longhaul_storage::measuring::sink;
 use longhaul_storage::posix::PosixDirectory;
 use longhaul_storage::roots::{Anywhere, Confined};
-use longhaul_units::ByteCount;
+use longhaul_units::{ByteCount, rfc3339};
 
 use super::asker::described_request;
 use super::audit::{About, Audit, AuditSession, file_audit};
@@ -132,6 +132,10 @@ struct Prepared {
     place: Held,
     /// Its records in the audit log.
     audit: Option<Arc<AuditSession>>,
+    /// Credential of its client.
+    proof: Proof,
+    /// Maximum number of its streams.
+    maximum_streams: u32,
     /// Its turn to take over the transfer, held until it is one of the sessions.
     turn: Option<Turn>,
 }
@@ -151,6 +155,31 @@ fn superseded() -> Refused {
         superseded: true,
         ..refused(Refusal::Busy, "a newer run of the same transfer took over")
     }
+}
+
+/// Checks if a request is valid and allowed now. `allowed` limits an introduced host.
+fn check_request(
+    request: &Request,
+    allowed: Option<&Allowed>,
+    (allow_clear, is_draining): (bool, bool),
+) -> Result<(), Refused> {
+    if !request.is_valid() {
+        return Err(refused(
+            Refusal::Malformed,
+            "the request's values are out of their range",
+        ));
+    }
+    if allowed.is_some_and(|allowed| !allowed.permits(request)) {
+        let text = "this host was introduced for one copy, and asks for another one";
+        return Err(refused(Refusal::Forbidden, text));
+    }
+    if request.is_clear() && !allow_clear {
+        return Err(no_clear());
+    }
+    if is_draining {
+        return Err(restarting());
+    }
+    Ok(())
 }
 
 /// Returns the refusal of blocks in clear.
@@ -293,12 +322,12 @@ impl Daemon {
             return Err(refused(Refusal::Malformed, text));
         }
         // A host that was vouched for cannot vouch for others.
-        let principal = authenticate(&principals, vouch.credential.as_ref(), stream)?;
+        let (principal, proof) = proved(&principals, vouch.credential.as_ref(), stream)?;
         if !vouch.allowed.as_ref().is_none_or(Allowed::is_valid) {
             let text = "what the other host may ask for makes no sense";
             return Err(refused(Refusal::Malformed, text));
         }
-        let word = (principal.name(), vouch.allowed.clone());
+        let word = (principal.name(), proof, vouch.allowed.clone());
         self.vouched.add(vouch.key, word, Instant::now());
         Ok(Vouched {
             seconds: u32::try_from(COUNTS_FOR.as_secs()).unwrap_or(u32::MAX),
@@ -312,8 +341,8 @@ impl Daemon {
         principals: &'a Principals,
         credential: Option<&Credential>,
         stream: &Stream,
-    ) -> Result<(&'a Principal, Option<Word>), Refused> {
-        let shown = authenticate(principals, credential, stream);
+    ) -> Result<(&'a Principal, Proof, Option<Word>), Refused> {
+        let shown = proved(principals, credential, stream);
         let by_key = credential.is_some_and(|credential| credential.token.is_none());
         let key = stream.handle.peer_fingerprint().filter(|_| by_key);
         match (shown, key) {
@@ -321,11 +350,11 @@ impl Daemon {
                 let word = self.vouched.take(&key, Instant::now());
                 let found = word.and_then(|word| {
                     let principal = principals.by_name(&word.principal)?;
-                    Some((principal, Some(word)))
+                    Some((principal, word.proof.clone(), Some(word)))
                 });
                 found.ok_or(refused)
             }
-            (shown, _) => shown.map(|principal| (principal, None)),
+            (shown, _) => shown.map(|(principal, proof)| (principal, proof, None)),
         }
     }
 
@@ -340,16 +369,20 @@ impl Daemon {
         let found = self
             .sessions
             .find(join.session)
-            .filter(|(transfer, secret)| {
+            .filter(|(transfer, secret, _)| {
                 if clear {
                     transfer.streams().redeem_ticket(&join.secret)
                 } else {
                     *secret == join.secret
                 }
             });
-        let Some((transfer, _)) = found else {
+        let Some((transfer, _, most)) = found else {
             return self.refuse(&mut stream, unknown(), &visitor.peer);
         };
+        if transfer.measurements().progress().streams >= most as usize {
+            let text = format!("the session has as many streams as it may: {most}");
+            return self.refuse(&mut stream, refused(Refusal::Busy, text), &visitor.peer);
+        }
         drop(visitor);
         let joined = Joined {
             received: transfer.streams().received(),
@@ -374,8 +407,8 @@ impl Daemon {
         visitor: &mut Visitor,
     ) -> Result<(Prepared, String), Refused> {
         let principals = self.principals();
-        let (principal, word) = match principals.owning().filter(|_| visitor.owner) {
-            Some(principal) => (principal, None),
+        let (principal, proof, word) = match principals.owning().filter(|_| visitor.owner) {
+            Some(principal) => (principal, Proof::Owner, None),
             None => self.authenticate(&principals, request.credential.as_ref(), stream)?,
         };
         let allowed = word
@@ -384,22 +417,8 @@ impl Daemon {
             .or_else(|| self.client.as_ref()?.allowed.as_ref());
         // The client is authenticated, and opening the session may take long.
         drop(visitor.ticket.take());
-        if !request.is_valid() {
-            return Err(refused(
-                Refusal::Malformed,
-                "the request's values are out of their range",
-            ));
-        }
-        if allowed.is_some_and(|allowed| !allowed.permits(request)) {
-            let text = "this host was introduced for one copy, and asks for another one";
-            return Err(refused(Refusal::Forbidden, text));
-        }
-        if request.is_clear() && !self.terms.allow_clear {
-            return Err(no_clear());
-        }
-        if self.sessions.is_draining() {
-            return Err(restarting());
-        }
+        let is_draining = self.sessions.is_draining();
+        check_request(request, allowed, (self.terms.allow_clear, is_draining))?;
         let key = key_of(request, principal);
         let waited = Duration::from_millis(request.waited_milliseconds);
         visitor.rank = visitor.rank.after_waiting(waited);
@@ -408,14 +427,16 @@ impl Daemon {
             Some(key) => Some(take_turn(key).ok_or_else(superseded)?),
             None => None,
         };
-        let Some(place) = self.sessions.take_place(principal.name(), key.as_ref()) else {
-            // The client will retry with the same vouching.
-            if let Some(word) = word {
-                self.vouched.give_back(word);
+        let asks = (principal.name(), principal.limits().sessions);
+        let place = match self.sessions.take_place(asks, key.as_ref()) {
+            Ok(place) => place,
+            Err(full) => {
+                // The client will retry with the same vouching.
+                if let Some(word) = word {
+                    self.vouched.give_back(word);
+                }
+                return Err(refused(Refusal::Busy, full.to_string()));
             }
-            let text = "the daemon has as many sessions as it may, or as many of this principal: try \
-                        again later";
-            return Err(refused(Refusal::Busy, text));
         };
         let about = About::of(request, principal.name(), &visitor.peer);
         let audit = begin_audit(self.audit.as_ref(), &about)?;
@@ -439,15 +460,20 @@ impl Daemon {
             // A description that is too long is omitted, since the session does not need it.
             prepared.host = this_host::describe().to_json().ok();
         }
+        prepared.proof = proof;
+        let streams = principal.limits().streams.unwrap_or(MAXIMUM_STREAMS);
+        prepared.maximum_streams = streams.min(MAXIMUM_STREAMS);
         let sends = request.role == Role::Receiver;
         prepared.congestion = stream.handle.governed_by().filter(|_| sends);
         Ok((prepared, principal.name().to_owned()))
     }
 
-    fn settings(&self, request: &Request) -> TransferSettings {
+    fn settings(&self, request: &Request, principal: &Principal) -> TransferSettings {
+        let memory = principal.limits().memory.unwrap_or(self.terms.memory);
+        let memory = memory.min(self.terms.memory);
         TransferSettings {
             block_bytes: request.block_bytes as usize,
-            budget: used_memory(self.terms.memory, request.block_bytes),
+            budget: used_memory(memory, request.block_bytes),
             checkpoint_bytes: request.checkpoint_bytes.min(MOST_CHECKPOINT.0),
             checkpoint_span: Duration::from_millis(request.checkpoint_milliseconds)
                 .min(MOST_CHECKPOINT.1),
@@ -494,7 +520,7 @@ impl Daemon {
         };
         let names = request.names.as_ref();
         let names = names.map(|names| names.iter().map(|name| name.to_vec()).collect::<Vec<_>>());
-        let mut settings = self.settings(request);
+        let mut settings = self.settings(request, principal);
         let copies = request.options.operation == Operation::Copy;
         // An older session of this transfer that waits for its client must release it first.
         if let Some(key) = &key {
@@ -530,6 +556,8 @@ impl Daemon {
             congestion: None,
             place,
             audit,
+            proof: Proof::Owner,
+            maximum_streams: MAXIMUM_STREAMS,
             turn,
         })
     }
@@ -542,7 +570,7 @@ impl Daemon {
         (place, audit): (Held, Option<Arc<AuditSession>>),
     ) -> Result<Prepared, Refused> {
         let sources = open_sources(request, principal)?;
-        let mut settings = self.settings(request);
+        let mut settings = self.settings(request, principal);
         settings.asks = !request.destination_empty || request.options.operation != Operation::Copy;
         settings.any_codec = Capability::include_every_codec(capabilities);
         let single_file = single_file(&sources);
@@ -571,6 +599,8 @@ impl Daemon {
             congestion: None,
             place,
             audit,
+            proof: Proof::Owner,
+            maximum_streams: MAXIMUM_STREAMS,
             turn: None,
         })
     }
@@ -587,7 +617,7 @@ impl Daemon {
             epoch: prepared.epoch,
             destination_empty: prepared.destination_empty,
             clear: prepared.transfer.summary().is_clear(),
-            maximum_streams: MAXIMUM_STREAMS,
+            maximum_streams: prepared.maximum_streams,
             linger_seconds: u32::try_from(self.terms.linger.as_secs()).unwrap_or(u32::MAX),
             single_file: prepared.single_file,
             large_files: prepared.transfer.measurements().most_open_parts() as u32,
@@ -611,6 +641,8 @@ impl Daemon {
             key,
             place,
             audit,
+            proof,
+            maximum_streams,
             turn,
             ..
         } = prepared;
@@ -623,11 +655,15 @@ impl Daemon {
                 key,
                 rank,
                 place,
+                proof: (principal.to_owned(), proof),
+                maximum_streams,
             },
         );
         let records = (&transfer, audit);
         self.session_log.begin(id, (principal, peer), records);
         drop(turn);
+        // The principals may have been read again since the client was authenticated.
+        self.sessions.revoke(&self.principals());
         self.answer_calls(&transfer);
         let welcomed = opening::send(&mut stream, &Answer::Welcome(welcome)).is_ok();
         let attached = welcomed
@@ -684,6 +720,15 @@ pub(super) fn authenticate<'a>(
     credential: Option<&Credential>,
     stream: &Stream,
 ) -> Result<&'a Principal, Refused> {
+    proved(principals, credential, stream).map(|(principal, _)| principal)
+}
+
+/// Returns the principal of a client and the credential by which it was authenticated.
+fn proved<'a>(
+    principals: &'a Principals,
+    credential: Option<&Credential>,
+    stream: &Stream,
+) -> Result<(&'a Principal, Proof), Refused> {
     let failed = || {
         let text = "the daemon knows no such principal with this token or certificate";
         refused(Refusal::Credential, text)
@@ -691,9 +736,18 @@ pub(super) fn authenticate<'a>(
     let credential = credential.ok_or_else(failed)?;
     if let Some(token) = &credential.token {
         let token: Token = token.parse().map_err(|_| failed())?;
-        return principals
-            .by_token(&credential.principal, &token)
-            .map_err(|_| failed());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.unwrap_or_default().as_secs().cast_signed();
+        let found = principals.by_token(&credential.principal, &token, now);
+        return found.map_err(|error| match error {
+            TokenRefused::Unknown => failed(),
+            // The client has proved that it holds the token, so it may learn its date.
+            TokenRefused::Expired(at) => {
+                let at = rfc3339(at);
+                let text = format!("your token expired at {at}: ask the administrator for another");
+                refused(Refusal::Credential, text)
+            }
+        });
     }
     let key = stream.handle.peer_fingerprint().ok_or_else(failed)?;
     let name = Some(credential.principal.as_str()).filter(|name| !name.is_empty());
@@ -702,7 +756,7 @@ pub(super) fn authenticate<'a>(
     // The client has proved that it holds the key, so it may learn about the validity dates.
     let validity = stream.handle.peer_validity().ok_or_else(failed)?;
     match validity.check_now() {
-        Ok(()) => Ok(principal),
+        Ok(()) => Ok((principal, Proof::Certificate(key))),
         Err(dates) => {
             let text = format!("your certificate {dates}: renew it, or correct the clock");
             Err(refused(Refusal::Credential, text))

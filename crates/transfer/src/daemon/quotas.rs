@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Maximum numbers of simultaneous items.
 #[derive(Clone, Copy)]
@@ -23,13 +24,69 @@ impl Most {
     }
 }
 
+/// Time for which a refused principal counts as waiting. Clients try again more often.
+const WAITS_FOR: Duration = Duration::from_secs(10);
+
+/// Limits that refuse a session.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Full {
+    /// The limit of all principals together is reached.
+    #[error("the daemon has as many sessions as it may ({0}): try again later")]
+    All(usize),
+    /// The share of one principal is reached.
+    #[error(
+        "the principal {0} has as many sessions as one principal may now ({1}): try again later"
+    )]
+    Share(String, usize),
+    /// The principal's own limit is reached.
+    #[error("the principal {0} has as many sessions as its limit allows ({1}): try again later")]
+    Own(String, usize),
+}
+
 /// Number of reserved items of each principal, by name.
 #[derive(Default)]
-pub struct Quotas(Mutex<BTreeMap<String, usize>>);
+pub struct Quotas {
+    taken: Mutex<BTreeMap<String, usize>>,
+    /// Principals that were refused, and the time of it.
+    waiting: Mutex<BTreeMap<String, Instant>>,
+}
 
 impl Quotas {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reserves an item for the principal, or returns the limit that is reached. A principal gets
+    /// at most half of all items while another one waits. `own_most` is its own limit.
+    pub fn take_fairly(
+        self: &Arc<Quotas>,
+        (principal, own_most): (&str, Option<usize>),
+        most: Most,
+        now: Instant,
+    ) -> Result<Held, Full> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|_, since| now.saturating_duration_since(*since) < WAITS_FOR);
+        let others_wait = waiting.keys().any(|name| name != principal);
+        let share = if others_wait {
+            (most.of_all / 2).clamp(1, most.of_one)
+        } else {
+            most.of_one
+        };
+        let of_one = share.min(own_most.unwrap_or(share));
+        if let Some(held) = self.take(principal, Most { of_one, ..most }) {
+            waiting.remove(principal);
+            return Ok(held);
+        }
+        let own = self.lock().get(principal).copied().unwrap_or_default();
+        let name = || principal.to_owned();
+        if own_most.is_some_and(|most| own >= most) {
+            return Err(Full::Own(name(), own));
+        }
+        if own >= share {
+            return Err(Full::Share(name(), share));
+        }
+        waiting.insert(name(), now);
+        Err(Full::All(most.of_all))
     }
 
     /// Reserves an item for the principal, or returns `None` if a limit is reached.
@@ -84,6 +141,43 @@ mod tests {
         assert!(places.take("alice", most).is_some());
         drop(other);
         assert!(places.lock().is_empty());
+    }
+
+    #[test]
+    fn a_waiting_principal_gets_its_share() {
+        let places = Arc::new(Quotas::default());
+        let (most, now) = (Most::shared(4), Instant::now());
+        let take = |name, at| places.take_fairly((name, None), most, at);
+        let held = [(); 3].map(|()| take("alice", now).unwrap());
+        assert_eq!(
+            take("alice", now).err(),
+            Some(Full::Share("alice".into(), 3))
+        );
+        let bob = take("bob", now).unwrap();
+        assert_eq!(take("carol", now).err(), Some(Full::All(4)));
+        let [first, second, third] = held;
+        drop(first);
+        drop(second);
+        // Carol waits, so alice gets no more than half.
+        let again = take("alice", now).unwrap();
+        assert_eq!(
+            take("alice", now).err(),
+            Some(Full::Share("alice".into(), 2))
+        );
+        assert!(take("carol", now).is_ok());
+        // Carol no longer waits.
+        assert!(take("alice", now + WAITS_FOR).is_ok());
+        drop((again, third, bob));
+    }
+
+    #[test]
+    fn a_principal_has_a_limit_of_its_own() {
+        let places = Arc::new(Quotas::default());
+        let take = || places.take_fairly(("alice", Some(1)), Most::shared(8), Instant::now());
+        let held = take().unwrap();
+        assert_eq!(take().err(), Some(Full::Own("alice".into(), 1)));
+        drop(held);
+        assert!(take().is_ok());
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_engine::session::Transfer;
+use longhaul_net::principals::{Principals, Proof};
 use longhaul_proto::handshake::{RequestPath, Secret, SessionId};
 use longhaul_proto::message::Farewell;
 
-use super::quotas::{Held, Most, Quotas};
+use super::quotas::{Full, Held, Most, Quotas};
 use super::turns::{Rank, Turn, Turns};
 
 /// Maximum time that a stopping daemon waits for its sessions.
@@ -48,6 +49,10 @@ pub struct Running {
     pub rank: Rank,
     /// Its reserved place.
     pub place: Held,
+    /// Principal and credential of its client.
+    pub proof: (String, Proof),
+    /// Maximum number of its streams.
+    pub maximum_streams: u32,
 }
 
 /// All sessions of a daemon.
@@ -127,11 +132,21 @@ impl Sessions {
     }
 
     /// Reserves a place for a session of a principal. If a limit is reached, ends sessions that are
-    /// complete and only wait for a client, and older sessions of the same transfer. Returns `None`
-    /// if there is still no place.
-    pub fn take_place(&self, principal: &str, key: Option<&Key>) -> Option<Held> {
-        if let Some(place) = self.places.take(principal, self.most) {
-            return Some(place);
+    /// complete and only wait for a client, and older sessions of the same transfer. Returns
+    /// the limit if there is still no place. `most` is the principal's limit.
+    pub fn take_place(
+        &self,
+        (principal, most): (&str, Option<u32>),
+        key: Option<&Key>,
+    ) -> Result<Held, Full> {
+        let most_of_own = most.map(|most| most as usize);
+        let take = || {
+            let now = Instant::now();
+            self.places
+                .take_fairly((principal, most_of_own), self.most, now)
+        };
+        if let Ok(place) = take() {
+            return Ok(place);
         }
         if let Some(key) = key {
             self.fence(key);
@@ -152,7 +167,7 @@ impl Sessions {
             transfer.end(Farewell::Complete);
             drop(place);
         }
-        self.places.take(principal, self.most)
+        take()
     }
 
     /// Ends older sessions of the same transfer, whose client has started again. Waits briefly
@@ -223,10 +238,27 @@ impl Sessions {
     }
 
     /// Returns a session and its secret, for a stream that joins.
-    pub fn find(&self, id: SessionId) -> Option<(Arc<Transfer>, Secret)> {
-        self.lock()
-            .get(&id)
-            .map(|running| (Arc::clone(&running.transfer), running.secret))
+    /// Also returns the maximum number of its streams.
+    pub fn find(&self, id: SessionId) -> Option<(Arc<Transfer>, Secret, u32)> {
+        self.lock().get(&id).map(|running| {
+            let transfer = Arc::clone(&running.transfer);
+            (transfer, running.secret, running.maximum_streams)
+        })
+    }
+
+    /// Ends the sessions whose credential is no longer accepted. Returns their number.
+    pub fn revoke(&self, principals: &Principals) -> usize {
+        let running = self.lock();
+        let is_revoked = |running: &&Running| {
+            let (principal, proof) = &running.proof;
+            !principals.accepts(principal, proof)
+        };
+        let revoked: Vec<&Running> = running.values().filter(is_revoked).collect();
+        for session in &revoked {
+            let text = "its token or certificate was revoked".to_owned();
+            session.transfer.end(Farewell::Broken(text));
+        }
+        revoked.len()
     }
 
     /// Ends all sessions and waits a few seconds for them. Their clients resume when the daemon

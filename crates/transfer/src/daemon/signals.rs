@@ -181,12 +181,16 @@ impl Daemon {
                         file.display()
                     );
                 }
+                let principals = Arc::new(principals);
                 *self
                     .principals
                     .write()
-                    .unwrap_or_else(PoisonError::into_inner) = Arc::new(principals);
+                    .unwrap_or_else(PoisonError::into_inner) = Arc::clone(&principals);
+                self.vouched.revoke(&principals);
+                let revoked = self.sessions.revoke(&principals);
                 tracing::info!(
-                    "{} was read again; running sessions continue unchanged",
+                    "{} was read again; number of sessions that ended because their token or \
+                     certificate was revoked: {revoked}; the others continue unchanged",
                     file.display()
                 );
             }

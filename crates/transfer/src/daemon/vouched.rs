@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_net::identity::Fingerprint;
+use longhaul_net::principals::{Principals, Proof};
 use longhaul_proto::allowed::Allowed;
 
 /// Validity of a vouching. It includes the time to start the other host.
@@ -20,6 +21,8 @@ pub struct Word {
     key: [u8; 32],
     /// Principal who vouched.
     pub principal: String,
+    /// Credential of that principal.
+    pub proof: Proof,
     /// Permitted requests; `None` permits all.
     pub allowed: Option<Allowed>,
     until: Instant,
@@ -38,7 +41,12 @@ impl Vouched {
 
     /// Permits the holder of the key to open a session as this principal, for requests that are
     /// `allowed`.
-    pub fn add(&self, key: [u8; 32], (principal, allowed): (&str, Option<Allowed>), now: Instant) {
+    pub fn add(
+        &self,
+        key: [u8; 32],
+        (principal, proof, allowed): (&str, Proof, Option<Allowed>),
+        now: Instant,
+    ) {
         let mut words = self.lock();
         words.retain(|word| word.until > now && word.key != key);
         let own = |word: &Word| word.principal == principal;
@@ -53,9 +61,16 @@ impl Vouched {
         words.push_back(Word {
             key,
             principal: principal.to_owned(),
+            proof,
             allowed,
             until: now + COUNTS_FOR,
         });
+    }
+
+    /// Removes the vouchings of credentials that are no longer accepted.
+    pub fn revoke(&self, principals: &Principals) {
+        let accepts = |word: &Word| principals.accepts(&word.principal, &word.proof);
+        self.lock().retain(accepts);
     }
 
     /// Restores a vouching that was taken without effect. Its validity is unchanged.
@@ -90,7 +105,7 @@ mod tests {
     #[test]
     fn an_introduction_is_valid_once_and_for_a_limited_time() {
         let (vouched, key, now) = (Vouched::default(), key(), Instant::now());
-        vouched.add(*key.as_bytes(), ("alice", None), now);
+        vouched.add(*key.as_bytes(), ("alice", Proof::Owner, None), now);
         assert!(vouched.take(&key, now + COUNTS_FOR).is_none());
         let word = vouched.take(&key, now).unwrap();
         assert_eq!((word.principal.as_str(), &word.allowed), ("alice", &None));
@@ -104,11 +119,11 @@ mod tests {
     #[test]
     fn keys_of_one_principal_are_bounded_and_displace_no_others() {
         let (vouched, key, now) = (Vouched::default(), key(), Instant::now());
-        vouched.add(*key.as_bytes(), ("alice", None), now);
+        vouched.add(*key.as_bytes(), ("alice", Proof::Owner, None), now);
         for number in 0..10_000_u32 {
             let mut other = [0; 32];
             other[..4].copy_from_slice(&number.to_le_bytes());
-            vouched.add(other, ("mallory", None), now);
+            vouched.add(other, ("mallory", Proof::Owner, None), now);
         }
         assert_eq!(vouched.lock().len(), MAXIMUM_OF_ONE + 1);
         assert_eq!(vouched.take(&key, now).unwrap().principal, "alice");
