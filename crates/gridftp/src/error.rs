@@ -75,7 +75,10 @@ pub enum Error {
     /// The local file failed.
     #[error("local file: {0}")]
     Local(#[source] io::Error),
-    /// TLS is required, and the server offers none, or it failed.
+    /// TLS is required, and the server does not offer it. No user and no password was sent.
+    #[error("the server offers no TLS, so that passwords and data would be sent in clear text")]
+    ClearText,
+    /// TLS failed.
     #[error("TLS: {0}")]
     Tls(String),
 }

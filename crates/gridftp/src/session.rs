@@ -34,16 +34,14 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// NCSA Genomics finds enough (003, Conclusion 2).
 const CONNECTIONS: u8 = 4;
 
-/// Use of TLS by `ftp://`.
+/// Use of TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TlsUse {
-    /// TLS if the server offers it, otherwise clear text.
+    /// TLS if the server of `ftp://` offers it, otherwise clear text.
     #[default]
     Offered,
-    /// TLS, or no session.
+    /// TLS, or no login. Refuses the other schemes, whose data are never encrypted.
     Required,
-    /// Clear text.
-    Never,
 }
 
 /// Modes of data connections.
@@ -67,7 +65,7 @@ pub struct Options {
     pub ports: Option<RangeInclusive<u16>>,
     /// Size of TCP buffers in bytes at both ends. `None` lets the kernels choose.
     pub buffer_bytes: Option<u32>,
-    /// Use of TLS by `ftp://`.
+    /// Use of TLS.
     pub tls: TlsUse,
     /// File of trusted certificates in PEM. `None` means the system's file.
     pub trusted: Option<PathBuf>,

@@ -14,6 +14,8 @@ mod directory;
 mod file;
 mod sessions;
 mod small_files;
+#[cfg(test)]
+pub mod test_server;
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;

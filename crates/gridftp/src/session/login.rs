@@ -30,6 +30,9 @@ const SSHFTP: &str = "for p in \"$HOME/.globus/sshftp\" /etc/grid-security/sshft
 const ANY_PORT: u16 = 9;
 
 pub(super) fn open(location: &Location, options: Options) -> Result<Session, Error> {
+    if options.tls == TlsUse::Required && location.scheme != Scheme::Ftp {
+        return Err(Error::ClearText);
+    }
     let mut control = match location.scheme {
         Scheme::Sshftp => over_ssh(location, &options)?,
         scheme => {
@@ -102,13 +105,13 @@ fn start_tls(
     location: &Location,
     options: &Options,
 ) -> Result<Option<TlsClient>, Error> {
-    if location.scheme != Scheme::Ftp || options.tls == TlsUse::Never {
+    if location.scheme != Scheme::Ftp {
         return Ok(None);
     }
     let features = Features::parse(&control.ask("FEAT", None)?);
     if !features.tls {
         if options.tls == TlsUse::Required {
-            return Err(Error::Tls("the server does not offer it".to_owned()));
+            return Err(Error::ClearText);
         }
         return Ok(None);
     }

@@ -9,7 +9,7 @@ use longhaul_gridftp::Error;
 use longhaul_gridftp::location::Location;
 use longhaul_gridftp::protocol::block::{END_OF_DATA, END_OF_FILE, Header};
 use longhaul_gridftp::retrieve::Fetch;
-use longhaul_gridftp::session::{Listed, Options, Session};
+use longhaul_gridftp::session::{Listed, Options, Session, TlsUse};
 
 use super::servers::Memory;
 
@@ -286,4 +286,37 @@ fn replies_before_tls_are_refused() {
     let error = Session::open(&location, options).unwrap_err();
     assert!(error.to_string().contains("before TLS"), "{error}");
     server.join().unwrap();
+}
+
+#[test]
+fn no_password_is_sent_if_a_server_hides_the_tls_that_is_required() {
+    let (mut location, server) = play(|script| {
+        script.say("220 ready\r\n");
+        script.expect("FEAT");
+        script.say("211-F\r\n UTF8\r\n211 End\r\n");
+        assert_eq!(script.hear(), "");
+    });
+    location.user = Some("u".to_owned());
+    location.password = Some("secret".to_owned());
+    let options = Options {
+        tls: TlsUse::Required,
+        ..Options::default()
+    };
+    let error = Session::open(&location, options).unwrap_err();
+    assert!(matches!(error, Error::ClearText), "{error:?}");
+    server.join().unwrap();
+}
+
+#[test]
+fn schemes_without_tls_are_refused_before_the_connection_if_tls_is_required() {
+    for url in ["gsiftp://127.0.0.1:1/", "sshftp://127.0.0.1:1/"] {
+        let location = Location::parse(url.as_bytes()).unwrap();
+        let options = Options {
+            tls: TlsUse::Required,
+            ssh: vec!["/nonexistent/ssh".into()],
+            ..Options::default()
+        };
+        let error = Session::open(&location, options).unwrap_err();
+        assert!(matches!(error, Error::ClearText), "{error:?}");
+    }
 }

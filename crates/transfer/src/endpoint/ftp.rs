@@ -11,7 +11,7 @@ use longhaul_engine::send::source::Source as OpenSource;
 use longhaul_gridftp::Error;
 use longhaul_gridftp::location::{Location, Scheme};
 use longhaul_gridftp::netrc;
-use longhaul_gridftp::session::Options;
+use longhaul_gridftp::session::{Options, TlsUse};
 
 use super::Endpoint;
 use super::error::EndpointError;
@@ -117,32 +117,22 @@ impl Source for FtpPath {
 impl FtpPath {
     /// Connects to the server and logs in.
     fn connect(&self, connection: &ConnectionSettings) -> Result<Server, Stop> {
-        let words = connection.ssh.words()?;
-        let buffer = connection.buffer;
-        let options = Options {
-            silence: connection.timeout,
-            buffer_bytes: buffer.map(|bytes| bytes.try_into().unwrap_or(u32::MAX)),
-            trusted: connection.authority.clone(),
-            ports: connection.ssh.ports.and_then(|ports| ports.range()),
-            ssh: words,
-            ..Options::default()
-        };
-        let sessions = Sessions::new(self.with_login()?, options);
+        let sessions = Sessions::new(self.with_login()?, options(connection)?);
         let first = sessions.open_first().map_err(|error| self.stop(&error))?;
-        if !first.encrypts_data() && connection.data_security != DataSecurity::Clear {
-            let text = format!(
-                "{}: the server sends the data in clear text, and nothing authenticates them: to \
-                 accept this, add --data-security clear",
-                self.location.host
-            );
-            return Err(Stop::new(Exit::Usage, text));
-        }
         sessions.add(first);
         Ok(Server(Arc::new(sessions)))
     }
 
     /// Returns the reason why no session could be opened.
     fn stop(&self, error: &Error) -> Stop {
+        if matches!(error, Error::ClearText) {
+            let text = format!(
+                "{}: the server sends the data in clear text, and nothing authenticates them: to \
+                 accept this, add --data-security clear",
+                self.location.host
+            );
+            return Stop::new(Exit::Usage, text);
+        }
         let exit = match error {
             Error::Refused { .. } | Error::Tls(_) => Exit::Authentication,
             _ => Exit::Connection,
@@ -175,9 +165,30 @@ impl FtpPath {
     }
 }
 
+/// Returns the options of all sessions of a copy. Each session requires TLS, unless the user
+/// accepts clear text.
+fn options(connection: &ConnectionSettings) -> Result<Options, Stop> {
+    let buffer = connection.buffer;
+    let tls = if connection.data_security == DataSecurity::Clear {
+        TlsUse::Offered
+    } else {
+        TlsUse::Required
+    };
+    Ok(Options {
+        silence: connection.timeout,
+        buffer_bytes: buffer.map(|bytes| bytes.try_into().unwrap_or(u32::MAX)),
+        tls,
+        trusted: connection.authority.clone(),
+        ports: connection.ssh.ports.and_then(|ports| ports.range()),
+        ssh: connection.ssh.words()?,
+        ..Options::default()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ftp::test_server::{Answer, TestServer};
 
     #[test]
     fn a_url_with_a_password_is_refused_without_showing_it() {
@@ -189,5 +200,34 @@ mod tests {
         let endpoint = parse(b"gsiftp://h/a%20b/").unwrap().unwrap();
         assert_eq!(endpoint.text(), b"gsiftp://h/a%20b/");
         assert!(endpoint.host().is_none() && endpoint.sink().is_none());
+    }
+
+    #[test]
+    fn without_clear_text_no_session_logs_in_at_a_server_without_tls() {
+        let server = TestServer::start("", |_, _| Answer::Usual);
+        let path = FtpPath {
+            text: Vec::new(),
+            location: server.location(),
+        };
+        let mut connection = ConnectionSettings::default();
+        let Err(stop) = path.connect(&connection) else {
+            panic!("a login in clear text");
+        };
+        assert_eq!(stop.exit, Exit::Usage);
+        assert!(stop.to_string().contains("--data-security clear"), "{stop}");
+        let has_user = || server.commands().iter().any(|one| one.starts_with("USER"));
+        assert!(!has_user());
+        connection.data_security = DataSecurity::Clear;
+        assert!(path.connect(&connection).is_ok() && has_user());
+    }
+
+    #[test]
+    fn a_later_session_does_not_log_in_without_tls_either() {
+        let server = TestServer::start("", |_, _| Answer::Usual);
+        let options = options(&ConnectionSettings::default()).unwrap();
+        let sessions = Sessions::new(server.location(), options);
+        assert!(sessions.with(|_| Ok(())).is_err());
+        assert!(sessions.open_for_file().is_err());
+        assert!(!server.commands().iter().any(|one| one.starts_with("USER")));
     }
 }
