@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::error::Error;
+use crate::error::{Error, SESSION_ENDS};
 use crate::protocol::command;
 use crate::protocol::reply::{Event, Reply, ReplyError, ReplyReader};
 use crate::tls::TlsStream;
@@ -200,19 +200,23 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// If the bytes are not replies.
+    /// If the bytes are not replies, or if the server ends the session.
     pub fn arrived(&mut self) -> Result<Option<Reply>, Error> {
-        Ok(self.reader.next_reply()?)
+        match self.reader.next_reply()? {
+            Some(reply) if reply.code == SESSION_ENDS => Err(Error::refused("the session", &reply)),
+            reply => Ok(reply),
+        }
     }
 
     /// Waits for the next reply.
     ///
     /// # Errors
     ///
-    /// If the connection failed or is silent, or if the bytes are not replies.
+    /// If the connection failed or is silent, if the bytes are not replies, or if the server ends
+    /// the session.
     pub fn reply(&mut self) -> Result<Reply, Error> {
         loop {
-            if let Some(reply) = self.reader.next_reply()? {
+            if let Some(reply) = self.arrived()? {
                 return Ok(reply);
             }
             self.wait_and_read()?;
@@ -237,7 +241,8 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// If the connection failed. A negative reply is no error here.
+    /// If the connection failed, or if the server ends the session. Other negative replies are no
+    /// errors here.
     pub fn ask(&mut self, verb: &str, argument: Option<&[u8]>) -> Result<Reply, Error> {
         self.send(verb, argument)?;
         self.final_reply()

@@ -7,6 +7,10 @@ use crate::protocol::command::CommandError;
 use crate::protocol::ranges::RangesError;
 use crate::protocol::reply::{Reply, ReplyError};
 
+/// Reply code: the server ends the session and closes the connection, for example because it was
+/// idle. It may follow any command.
+pub(crate) const SESSION_ENDS: u16 = 421;
+
 /// Reasons for the failure of an operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -104,10 +108,18 @@ impl Error {
     /// True if the session cannot continue after this error. Open a new one.
     pub fn ends_session(&self) -> bool {
         match self {
-            // 421: the server closes the connection.
-            Error::Refused { code, .. } => *code == 421,
+            Error::Refused { code, .. } => *code == SESSION_ENDS,
             Error::Command(_) | Error::Unsupported(_) => false,
             _ => true,
+        }
+    }
+
+    /// True if the connection was lost. The operation may succeed in another session.
+    pub fn is_lost_connection(&self) -> bool {
+        match self {
+            Error::Closed | Error::Io { .. } | Error::Silent { .. } => true,
+            Error::Refused { code, .. } => *code == SESSION_ENDS,
+            _ => false,
         }
     }
 

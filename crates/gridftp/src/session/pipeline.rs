@@ -102,7 +102,6 @@ impl<'a> Pipeline<'a> {
             return match (self.owed.front(), reply.code) {
                 (_, PERFORMANCE_MARKER) => continue,
                 (_, RANGE_MARKER) => Ok(Some(Answer::Ranges(reply))),
-                (_, 421) => Err(Error::refused(self.verb, &reply)),
                 (Some(Owed::Restart), _) => {
                     self.owed.pop_front();
                     Ok(Some(Answer::Restart(reply)))

@@ -320,3 +320,20 @@ fn schemes_without_tls_are_refused_before_the_connection_if_tls_is_required() {
         assert!(matches!(error, Error::ClearText), "{error:?}");
     }
 }
+
+#[test]
+fn a_server_that_ends_an_idle_session_does_not_deny_a_file() {
+    for features in ["", " MLST type*;\r\n"] {
+        let (location, server) = play(move |script| {
+            script.log_in(features);
+            script.say("421 Idle Timeout\r\n");
+            script.hear();
+        });
+        let mut session = Session::open(&location, Options::default()).unwrap();
+        let error = session.status(b"/f").unwrap_err();
+        assert!(matches!(error, Error::Refused { code: 421, .. }), "{error}");
+        assert!(error.ends_session() && error.is_lost_connection());
+        drop(session);
+        server.join().unwrap();
+    }
+}
