@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use crate::control::Control;
 use crate::error::Error;
+use crate::protocol::command;
 use crate::protocol::ranges::Ranges;
 use crate::protocol::reply::Reply;
 
@@ -76,14 +77,26 @@ impl<'a> Pipeline<'a> {
     /// Ends the current file.
     pub(super) fn advance(&mut self) {
         self.head += 1;
+        self.sent = self.sent.max(self.head);
     }
 
-    /// Sends the commands of further files. True if there were any.
-    pub(super) fn send(&mut self, control: &mut Control) -> Result<bool, Error> {
-        let before = self.sent;
+    /// Sends the commands of further files.
+    ///
+    /// # Errors
+    ///
+    /// If the connection failed, or if FTP cannot express the command of the current file. Then
+    /// no command of this file was sent.
+    pub(super) fn send(&mut self, control: &mut Control) -> Result<(), Error> {
         while self.sent - self.head < self.ahead
             && let Some((path, present)) = self.files.get(self.sent)
         {
+            if let Err(error) = command::line(self.verb, Some(path)) {
+                if self.sent == self.head {
+                    return Err(error.into());
+                }
+                // The error belongs to a later file, whose turn comes when this one has ended.
+                break;
+            }
             if !present.is_empty() {
                 let marker = present.first(RESTART_RANGES).marker();
                 control.send("REST", Some(marker.as_bytes()))?;
@@ -93,7 +106,7 @@ impl<'a> Pipeline<'a> {
             self.owed.push_back(Owed::File);
             self.sent += 1;
         }
-        Ok(self.sent > before)
+        Ok(())
     }
 
     /// Returns the next answer that has arrived.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use longhaul_gridftp::Error;
 use longhaul_gridftp::location::Location;
 use longhaul_gridftp::protocol::block::{END_OF_DATA, END_OF_FILE, Header};
+use longhaul_gridftp::protocol::command::MAXIMUM_COMMAND_BYTES;
 use longhaul_gridftp::retrieve::Fetch;
 use longhaul_gridftp::session::{Listed, Options, Session, TlsUse};
 
@@ -96,13 +97,19 @@ fn frame(flags: u8, offset: u64, data: &[u8]) -> Vec<u8> {
 /// Fetches files of these sizes from a script. Returns their data and results, the last of
 /// which may be the error that ended the session.
 fn fetch(location: &Location, sizes: &[u64]) -> Vec<(Vec<u8>, Result<(), Error>)> {
+    let files: Vec<(&[u8], u64)> = sizes.iter().map(|size| (&b"f"[..], *size)).collect();
+    fetch_paths(location, &files)
+}
+
+/// Fetches files of these paths and sizes, as [`fetch`].
+fn fetch_paths(location: &Location, paths: &[(&[u8], u64)]) -> Vec<(Vec<u8>, Result<(), Error>)> {
     let mut session = Session::open(location, Options::default()).unwrap();
-    let sinks: Vec<Memory> = sizes.iter().map(|_| Memory::default()).collect();
-    let files: Vec<Fetch<'_>> = sizes
+    let sinks: Vec<Memory> = paths.iter().map(|_| Memory::default()).collect();
+    let files: Vec<Fetch<'_>> = paths
         .iter()
         .zip(&sinks)
-        .map(|(size, sink)| Fetch {
-            path: b"f",
+        .map(|((path, size), sink)| Fetch {
+            path,
             size: *size,
             present: Default::default(),
             sink,
@@ -336,4 +343,40 @@ fn a_server_that_ends_an_idle_session_does_not_deny_a_file() {
         drop(session);
         server.join().unwrap();
     }
+}
+
+#[test]
+fn a_path_that_ftp_cannot_express_fails_in_its_turn() {
+    let long = vec![b'x'; MAXIMUM_COMMAND_BYTES + 1];
+    let paths: [&[u8]; 6] = [&long, b"f", &long, b"a\nb", b"f", &long];
+    let (location, server) = play(|script| {
+        script.log_in(" PARALLEL\r\n");
+        let mut data = script.extended();
+        for content in [b"first", b"other"] {
+            script.expect("RETR f");
+            script.say("150 data\r\n");
+            let end = frame(END_OF_DATA | END_OF_FILE, 1, b"");
+            let _ = data.write_all(&[frame(0, 0, content), end].concat());
+            script.say("226 done\r\n");
+        }
+        script.hear();
+    });
+    let results = fetch_paths(&location, &paths.map(|path| (path, 5)));
+    assert_eq!(results.len(), paths.len(), "{results:?}");
+    for (index, (data, result)) in results.iter().enumerate() {
+        match index {
+            1 | 4 => assert!(result.is_ok(), "{index}: {result:?}"),
+            _ => assert!(
+                matches!(result, Err(Error::Command(_))),
+                "{index}: {result:?}"
+            ),
+        }
+        let wanted: &[u8] = match index {
+            1 => b"first",
+            4 => b"other",
+            _ => b"",
+        };
+        assert_eq!(data, wanted, "{index}");
+    }
+    server.join().unwrap();
 }

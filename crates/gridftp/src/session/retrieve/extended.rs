@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
@@ -90,8 +90,6 @@ impl Current {
 struct Batch<'a, 'b> {
     files: &'a [Fetch<'b>],
     pipeline: Pipeline<'a>,
-    /// Time at which the last byte arrived or a command was sent.
-    heard: Instant,
 }
 
 impl Session {
@@ -108,7 +106,6 @@ impl Session {
         let mut batch = Batch {
             files,
             pipeline: Pipeline::new("RETR", commands, FILES_AHEAD),
-            heard: Instant::now(),
         };
         while let Some(file) = files.get(batch.pipeline.head()) {
             let mut current = Current::new(file);
@@ -162,9 +159,7 @@ impl Session {
     ) -> Result<(), Error> {
         let file = &batch.files[batch.pipeline.head()];
         loop {
-            if batch.pipeline.send(&mut self.control)? {
-                batch.heard = Instant::now();
-            }
+            batch.pipeline.send(&mut self.control)?;
             self.take_replies(batch, current)?;
             if let Some(reply) = &current.reply
                 && !reply.is_success()
@@ -208,7 +203,7 @@ impl Session {
     /// Waits for a reply, a connection or data, and reads them.
     fn wait_and_receive(
         &mut self,
-        batch: &mut Batch<'_, '_>,
+        batch: &Batch<'_, '_>,
         incoming: &mut Incoming,
         current: &mut Current,
     ) -> Result<(), Error> {
@@ -228,7 +223,7 @@ impl Session {
         } else {
             silence.min(FIRST_CONNECTION)
         };
-        let is_ready = wait(&mut waited, limit.saturating_sub(batch.heard.elapsed()))?;
+        let is_ready = wait(&mut waited, limit)?;
         let ready: Vec<bool> = waited.iter().map(|one| !one.revents().is_empty()).collect();
         drop(waited);
         if !is_ready {
@@ -239,7 +234,6 @@ impl Session {
                 Error::NoDataConnection { seconds }
             });
         }
-        batch.heard = Instant::now();
         if ready[0] {
             self.control.read()?;
         }
@@ -249,10 +243,7 @@ impl Session {
         let file = &batch.files[batch.pipeline.head()];
         let connections = readable.iter().zip(&ready[2..]);
         let connections = connections.filter(|(_, ready)| **ready);
-        incoming.receive(connections.map(|(index, _)| *index), file, current)?;
-        // The place for the data may have waited longer than the server may be silent.
-        batch.heard = Instant::now();
-        Ok(())
+        incoming.receive(connections.map(|(index, _)| *index), file, current)
     }
 }
 
