@@ -26,6 +26,9 @@ const LARGE_CONNECTIONS: u8 = 8;
 /// Attempts at an operation whose connection is lost.
 const ATTEMPTS: usize = 3;
 
+/// Attempts of a thread to open a session while others exist. Afterwards, it waits for one of them.
+const OPEN_ATTEMPTS: usize = 2;
+
 /// Sessions in a row that may fail to open. Afterwards all files fail at once: each attempt may
 /// take half a minute.
 const MAXIMUM_FAILURES: u32 = 6;
@@ -156,69 +159,73 @@ impl Sessions {
         let mut attempt = 1;
         loop {
             let mut session = self.take().map_err(as_io)?;
+            let was_extended = session.is_extended();
             let result = operation(&mut session);
             let Err(error) = result else {
                 self.give_back(session);
                 return result.map_err(as_io);
             };
-            if error.ends_session() {
+            // A server without a data connection rejects them all in this session.
+            if error.ends_session() || cannot_connect(&error) {
                 drop(session);
                 self.forget();
             } else {
                 self.give_back(session);
             }
-            if attempt == ATTEMPTS || !self.may_succeed_again(&error) {
+            self.learn_from(&error);
+            let may_succeed = error.is_lost_connection() || was_extended && cannot_connect(&error);
+            if attempt == ATTEMPTS || !may_succeed {
                 return Err(as_io(error));
             }
             attempt += 1;
         }
     }
 
-    /// True if another attempt may succeed. Chooses stream mode if the server cannot connect.
-    fn may_succeed_again(&self, error: &Error) -> bool {
-        let cannot_connect = match error {
-            Error::NoDataConnection { .. } => true,
-            Error::Refused { code, .. } => *code == NO_DATA_CONNECTION,
-            _ => false,
-        };
-        if cannot_connect {
-            let before = self.streams_only.swap(true, Ordering::Relaxed);
-            let mut state = lock(&self.state);
-            state.open -= state.idle.len();
-            state.idle.clear();
-            return !before;
+    /// Chooses stream mode if the server could not connect to this host. Closes the idle sessions
+    /// if they are in the other mode, or if a session was lost: the server may have ended them
+    /// for the same reason.
+    pub fn learn_from(&self, error: &Error) {
+        if cannot_connect(error) {
+            self.streams_only.store(true, Ordering::Relaxed);
+        } else if !error.is_lost_connection() {
+            return;
         }
-        match error {
-            Error::Closed | Error::Io { .. } | Error::Silent { .. } => true,
-            Error::Refused { code, .. } => *code == 421,
-            _ => false,
-        }
+        let mut state = lock(&self.state);
+        let closed = std::mem::take(&mut state.idle);
+        state.open -= closed.len();
+        drop(state);
+        self.freed.notify_all();
     }
 
     /// Takes an idle session, or opens one, or waits for one.
     fn take(&self) -> Result<Session, Error> {
+        let mut failed = 0;
         let mut state = lock(&self.state);
         loop {
             if let Some(session) = state.idle.pop() {
                 return Ok(session);
             }
-            if state.open < state.most {
+            // Without other sessions, no session will become idle.
+            if state.open == 0 || (state.open < state.most && failed < OPEN_ATTEMPTS) {
                 state.open += 1;
                 drop(state);
-                let opened = self.open(SHARED_CONNECTIONS);
-                state = lock(&self.state);
-                match opened {
+                let error = match self.open(SHARED_CONNECTIONS) {
                     Ok(session) => return Ok(session),
-                    Err(error) => {
-                        state.open -= 1;
-                        if state.open == 0 {
-                            return Err(error);
-                        }
-                        // The server may limit the number of sessions.
-                        state.most = state.open;
-                        continue;
-                    }
+                    Err(error) => error,
+                };
+                failed += 1;
+                state = lock(&self.state);
+                state.open -= 1;
+                // Threads that wait for a session may have to open one now.
+                self.freed.notify_all();
+                if state.open == 0 {
+                    return Err(error);
                 }
+                if matches!(error, Error::Refused { .. }) {
+                    // The server may limit the number of sessions.
+                    state.most = state.most.min(state.open);
+                }
+                continue;
             }
             state = self
                 .freed
@@ -228,14 +235,123 @@ impl Sessions {
     }
 
     fn give_back(&self, session: Session) {
+        if session.is_extended() && self.streams_only.load(Ordering::Relaxed) {
+            drop(session);
+            self.forget();
+            return;
+        }
         lock(&self.state).idle.push(session);
         self.freed.notify_one();
     }
 
     fn forget(&self) {
-        let mut state = lock(&self.state);
-        state.open -= 1;
-        state.most = state.most.max(1);
-        self.freed.notify_one();
+        lock(&self.state).open -= 1;
+        self.freed.notify_all();
+    }
+}
+
+/// True if the server could not open a data connection to this host.
+fn cannot_connect(error: &Error) -> bool {
+    match error {
+        Error::NoDataConnection { .. } => true,
+        Error::Refused { code, .. } => *code == NO_DATA_CONNECTION,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Barrier};
+
+    use super::super::test_server::{Answer, TestServer};
+    use super::*;
+
+    fn sessions(server: &TestServer) -> Sessions {
+        Sessions::new(server.location(), Options::default())
+    }
+
+    #[test]
+    fn no_thread_waits_for_a_session_if_all_attempts_to_open_one_fail() {
+        for (end, most) in [(Answer::Close, SESSIONS), (Answer::Lines("530 no\r\n"), 1)] {
+            let all = Arc::new(Barrier::new(SESSIONS));
+            let server = TestServer::start("", move |session, _| {
+                if session < SESSIONS {
+                    all.wait();
+                }
+                end
+            });
+            let sessions = sessions(&server);
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..SESSIONS)
+                    .map(|_| scope.spawn(|| sessions.with(|_| Ok(()))))
+                    .collect();
+                for thread in threads {
+                    assert!(thread.join().unwrap().is_err());
+                }
+            });
+            let state = lock(&sessions.state);
+            assert_eq!((state.open, state.most), (0, most));
+        }
+    }
+
+    #[test]
+    fn a_lost_attempt_to_open_a_session_does_not_shrink_their_number() {
+        let server = TestServer::start("", |session, _| {
+            if session == 1 {
+                Answer::Close
+            } else {
+                Answer::Usual
+            }
+        });
+        let sessions = sessions(&server);
+        sessions
+            .with(|_| {
+                // The first session is in use.
+                sessions.with(|_| Ok(())).unwrap();
+                Ok(())
+            })
+            .unwrap();
+        let state = lock(&sessions.state);
+        assert_eq!((state.open, state.most), (2, SESSIONS));
+    }
+
+    #[test]
+    fn sessions_that_the_server_ended_while_idle_do_not_use_up_the_attempts() {
+        let server = TestServer::start("", |session, command| match command {
+            "PWD" if session < SESSIONS => Answer::Lines("421 Idle Timeout\r\n"),
+            _ => Answer::Usual,
+        });
+        let sessions = sessions(&server);
+        for _ in 0..SESSIONS {
+            sessions.add(sessions.open_first().unwrap());
+        }
+        let status = |session: &mut Session| session.is_directory(b"/").map(|_| ());
+        assert!(sessions.with(status).is_ok());
+        assert_eq!(lock(&sessions.state).open, 1);
+    }
+
+    #[test]
+    fn each_thread_whose_session_is_behind_a_firewall_continues_in_stream_mode() {
+        let server = TestServer::start(" PARALLEL\r\n", |_, _| Answer::Usual);
+        let sessions = sessions(&server);
+        let both = Barrier::new(2);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..2)
+                .map(|_| {
+                    scope.spawn(|| {
+                        sessions.with(|session| {
+                            if !session.is_extended() {
+                                return Ok(());
+                            }
+                            both.wait();
+                            Err(Error::NoDataConnection { seconds: 20 })
+                        })
+                    })
+                })
+                .collect();
+            for thread in threads {
+                thread.join().unwrap().unwrap();
+            }
+        });
     }
 }

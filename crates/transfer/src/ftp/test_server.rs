@@ -11,6 +11,7 @@ use longhaul_system::queue::lock;
 pub const DATA: &[u8] = b"0123456789";
 
 /// Answer to a command.
+#[derive(Clone, Copy)]
 pub enum Answer {
     /// The answer of a usual server.
     Usual,
@@ -102,6 +103,7 @@ impl ServerSession {
         match verb {
             "" => "220 ready\r\n".to_owned(),
             "FEAT" => format!("211-F\r\n{}211 End\r\n", self.features),
+            "PWD" => "257 \"/\"\r\n".to_owned(),
             "USER" => "230 ok\r\n".to_owned(),
             "REST" => {
                 self.start = argument.parse().unwrap();
