@@ -96,7 +96,8 @@ impl Ahead {
     }
 
     /// Fetches the file in a session of its own, which may wait for reads. Reads find the data
-    /// absent after an error, and report the error of their own attempt.
+    /// absent after an error, and report the error of their own attempt. The sessions remember
+    /// that the server cannot connect to this host.
     fn fetch(&self, sessions: &Sessions, path: &[u8], size: u64, offset: u64) {
         let Ok(mut session) = sessions.open_for_file() else {
             return;
@@ -107,8 +108,11 @@ impl Ahead {
             present: Ranges::front(offset),
             sink: self,
         };
-        if session.retrieve(&[file], &mut |_, _| {}).is_ok() {
-            session.close();
+        let mut result = Ok(());
+        let ended = session.retrieve(&[file], &mut |_, ended| result = ended);
+        match ended.and(result) {
+            Ok(()) => session.close(),
+            Err(error) => sessions.learn_from(&error),
         }
     }
 

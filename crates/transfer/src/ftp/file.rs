@@ -84,19 +84,23 @@ impl RemoteFile {
     ) -> io::Result<()> {
         let size = self.status.size;
         let start = || Ahead::start(Arc::clone(sessions), path.to_vec(), size, offset);
-        for _ in 0..2 {
+        // Each attempt may take as long as the server may be silent.
+        let mut may_start = true;
+        loop {
             let mut current = lock(ahead);
             let transfer = match &*current {
                 Some(transfer) => Arc::clone(transfer),
-                None if sessions.permits_more() => Arc::clone(current.insert(start()?)),
+                None if sessions.permits_more() => {
+                    may_start = false;
+                    Arc::clone(current.insert(start()?))
+                }
                 None => break,
             };
             drop(current);
             match transfer.take(buffer, offset) {
                 Taken::All => return Ok(()),
-                Taken::Absent => break,
-                Taken::Far if !sessions.permits_more() => break,
-                Taken::Far => {
+                Taken::Far if may_start && sessions.permits_more() => {
+                    may_start = false;
                     let mut current = lock(ahead);
                     // Another thread may have started one already.
                     if current
@@ -107,6 +111,7 @@ impl RemoteFile {
                         *current = Some(start()?);
                     }
                 }
+                Taken::Absent | Taken::Far => break,
             }
         }
         read_directly(sessions, (path, size), buffer, offset)
@@ -239,4 +244,65 @@ impl StoredFile for RemoteFile {
     }
 
     refuse_writes!(io::ErrorKind::Unsupported);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use longhaul_gridftp::session::Options;
+    use longhaul_storage::FileKind;
+
+    use super::super::test_server::{Answer, DATA, TestServer};
+    use super::*;
+
+    /// Starts a server whose data connections a firewall rejects. Returns sessions to it, and
+    /// the status of its file.
+    fn behind_a_firewall() -> (TestServer, Arc<Sessions>, Status) {
+        let extended = Mutex::new(HashSet::new());
+        let features = " PARALLEL\r\n REST STREAM\r\n";
+        let server = TestServer::start(features, move |session, command| {
+            let mut extended = lock(&extended);
+            if command == "MODE E" {
+                extended.insert(session);
+            }
+            if command.starts_with("RETR") && extended.contains(&session) {
+                Answer::Lines("425 Cannot open data connection.\r\n")
+            } else {
+                Answer::Usual
+            }
+        });
+        let sessions = Sessions::new(server.location(), Options::default());
+        let status = Status::on_no_disk(FileKind::File, 0o644, DATA.len() as u64);
+        (server, Arc::new(sessions), status)
+    }
+
+    /// Returns the number of attempts in extended block mode.
+    fn extended_attempts(server: &TestServer) -> usize {
+        let commands = server.commands().into_iter();
+        commands.filter(|command| command == "MODE E").count()
+    }
+
+    #[test]
+    fn a_large_file_behind_a_firewall_is_tried_once_in_extended_mode() {
+        let (server, sessions, status) = behind_a_firewall();
+        let file = RemoteFile::large(sessions, b"/f".to_vec(), status);
+        for start in [0, 4] {
+            let mut buffer = [0; 4];
+            assert_eq!(file.read_at(&mut buffer, start as u64).unwrap(), 4);
+            assert_eq!(buffer, DATA[start..start + 4]);
+        }
+        assert_eq!(extended_attempts(&server), 1);
+    }
+
+    #[test]
+    fn a_small_file_behind_a_firewall_is_fetched_in_stream_mode() {
+        let (server, sessions, status) = behind_a_firewall();
+        let small_files = Arc::new(SmallFiles::new(sessions, b"/"));
+        let file = RemoteFile::small(small_files, None, b"f", status);
+        let mut buffer = [0; DATA.len()];
+        assert_eq!(file.read_at(&mut buffer, 0).unwrap(), DATA.len());
+        assert_eq!(buffer, DATA);
+        assert_eq!(extended_attempts(&server), 1);
+    }
 }

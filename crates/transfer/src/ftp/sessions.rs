@@ -251,7 +251,7 @@ impl Sessions {
 }
 
 /// True if the server could not open a data connection to this host.
-fn cannot_connect(error: &Error) -> bool {
+pub fn cannot_connect(error: &Error) -> bool {
     match error {
         Error::NoDataConnection { .. } => true,
         Error::Refused { code, .. } => *code == NO_DATA_CONNECTION,

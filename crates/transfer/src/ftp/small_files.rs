@@ -16,7 +16,7 @@ use longhaul_gridftp::session::join;
 use longhaul_system::queue::lock;
 
 use super::directory::Entries;
-use super::sessions::Sessions;
+use super::sessions::{Sessions, cannot_connect};
 
 /// Maximum size of a small file in bytes. The data of a larger file take longer than a round trip
 /// at 100 Mbit/s and 100 ms.
@@ -147,11 +147,18 @@ impl SmallFiles {
                         sink,
                     })
                     .collect();
+                let mut rejected = Ok(());
                 session.retrieve(&files, &mut |index, result: Result<(), Error>| {
+                    if result.as_ref().is_err_and(cannot_connect) {
+                        // Stream mode may fetch the file.
+                        rejected = result;
+                        return;
+                    }
                     let data = std::mem::take(&mut *lock(&sinks[index].0));
                     let data = result.map(|()| data.into()).map_err(|e| e.to_string());
                     results[open + index] = Some(data);
-                })
+                })?;
+                rejected
             });
             if let Err(error) = done {
                 // The first file without a result caused the error. The others are tried again.
