@@ -3,7 +3,9 @@
 use longhaul_gridftp::location::Location;
 use longhaul_gridftp::protocol::address::{extended_port, passive_port};
 use longhaul_gridftp::protocol::block::{BlockReader, Part};
-use longhaul_gridftp::protocol::facts::{self, Entry, is_component};
+use longhaul_gridftp::protocol::facts::{
+    self, Entry, Line, MAXIMUM_FILE_BYTES, MAXIMUM_LINK_BYTES, is_component,
+};
 use longhaul_gridftp::protocol::features::Features;
 use longhaul_gridftp::protocol::ranges::Ranges;
 use longhaul_gridftp::protocol::reply::{Reply, ReplyReader};
@@ -51,16 +53,10 @@ fn replies(bytes: &[u8], step: usize) -> Vec<Reply> {
 
 /// Entries have names that cannot leave their directory.
 pub fn listing(bytes: &[u8]) {
-    let facts = match facts::parse(bytes) {
-        Some(facts::Line::Entry(entry)) => Some(entry),
-        _ => None,
-    };
-    let unix = match unix_listing::parse(bytes) {
-        Some(unix_listing::Line::Entry(entry)) => Some(entry),
-        _ => None,
-    };
-    for entry in [facts, unix].into_iter().flatten() {
-        check(&entry);
+    for line in [facts::parse(bytes), unix_listing::parse(bytes)] {
+        if let Some(Line::Entry(entry)) = line {
+            check(&entry);
+        }
     }
     if let Some(parsed) = time::parse(bytes) {
         assert!(parsed.nanoseconds < 1_000_000_000);
@@ -70,6 +66,9 @@ pub fn listing(bytes: &[u8]) {
 fn check(entry: &Entry) {
     assert!(is_component(&entry.name));
     assert!(entry.mode.unwrap_or_default() <= 0o7777);
+    assert!(entry.size.unwrap_or_default() <= MAXIMUM_FILE_BYTES);
+    let target = entry.link_target.as_deref().unwrap_or(b"x");
+    assert!((1..=MAXIMUM_LINK_BYTES).contains(&target.len()));
 }
 
 /// Parsed URLs contain no bytes that would add a command, or an option of ssh.

@@ -268,7 +268,18 @@ impl Control {
     ///
     /// Also [`Error::Refused`].
     pub fn command(&mut self, verb: &str, argument: Option<&[u8]>) -> Result<Reply, Error> {
-        let reply = self.ask(verb, argument)?;
+        self.send(verb, argument)?;
+        self.finished(verb)
+    }
+
+    /// Waits for the final reply to a command that was sent. A reply other than success is an
+    /// error.
+    ///
+    /// # Errors
+    ///
+    /// As [`Control::command`].
+    pub fn finished(&mut self, verb: &str) -> Result<Reply, Error> {
+        let reply = self.final_reply()?;
         if reply.is_success() {
             Ok(reply)
         } else {
@@ -305,7 +316,7 @@ impl Control {
     /// If the connection failed or ended, or if the server sends replies without commands.
     pub fn read(&mut self) -> Result<(), Error> {
         if self.reader.waiting_bytes() > WAITING_BYTES {
-            return Err(ReplyError::LongReply.into());
+            return Err(ReplyError::Flood.into());
         }
         let mut bytes = [0; READ_BYTES];
         let read = match &mut self.wire {

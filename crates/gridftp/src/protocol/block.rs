@@ -17,8 +17,8 @@ pub const END_OF_FILE: u8 = 64;
 /// Length of a header in bytes.
 pub const HEADER_BYTES: usize = 17;
 
-/// Maximum number of connections of one file that a server may announce.
-pub const MAXIMUM_CONNECTIONS: u64 = 1024;
+/// Maximum number of data connections that a server may announce or open for one file.
+pub const MAXIMUM_CONNECTIONS: usize = 256;
 
 /// Header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,14 +79,12 @@ pub enum Part<'a> {
         bytes: &'a [u8],
     },
     /// The frame has ended this connection's part of the file, or told the number of
-    /// connections, or announced that the connection will be closed.
+    /// connections.
     Flags {
         /// True if the connection carries no further data of this file.
         is_end: bool,
         /// Number of connections that carry data of this file.
         connections: Option<u64>,
-        /// True if the server will close the connection.
-        is_closing: bool,
     },
 }
 
@@ -163,7 +161,7 @@ fn checked(header: Header, size: u64) -> Result<Header, BlockError> {
         if header.length != 0 {
             return Err(BlockError::Flags(header.flags));
         }
-        if header.offset == 0 || header.offset > MAXIMUM_CONNECTIONS {
+        if header.offset == 0 || header.offset > MAXIMUM_CONNECTIONS as u64 {
             return Err(BlockError::Connections(header.offset));
         }
         return Ok(header);
@@ -178,7 +176,6 @@ fn flags_of(header: Header) -> Option<Part<'static>> {
     (header.flags != 0).then_some(Part::Flags {
         is_end: header.flags & END_OF_DATA != 0,
         connections: is_end_of_file.then_some(header.offset),
-        is_closing: header.flags & CLOSE != 0,
     })
 }
 

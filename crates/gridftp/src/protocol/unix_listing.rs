@@ -3,24 +3,16 @@
 //! The format is not defined by any standard. Sizes of files and names are used; the date has
 //! no seconds and no time zone, and is ignored. Ask the server for the time of each file.
 
-use super::facts::{Entry, EntryKind, is_component, number};
-
-/// A line of such a listing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Line {
-    /// An entry of the directory.
-    Entry(Entry),
-    /// The line has no entry: the total, the directory itself or the directory above.
-    Skip,
-}
+use super::facts::{Entry, EntryKind, Line, is_component, is_too_large, link_target, number};
 
 /// Number of fields before the name: mode, links, owner, group, size, month, day, year or time.
 const FIELDS: usize = 8;
 
-/// Parses a line. `None` if it has another form.
+/// Parses a line. `None` if it has another form, or a size or a link target that is too large for
+/// a Unix file system.
 pub fn parse(line: &[u8]) -> Option<Line> {
     if line.is_empty() || line.starts_with(b"total ") {
-        return Some(Line::Skip);
+        return Some(Line::Total);
     }
     let (fields, name) = split(line)?;
     let kind = match fields[0].first()? {
@@ -31,26 +23,27 @@ pub fn parse(line: &[u8]) -> Option<Line> {
         _ => return None,
     };
     let mode = permissions(fields[0])?;
-    let (name, link_target) = if kind == EntryKind::Link {
+    let (name, target) = if kind == EntryKind::Link {
         let arrow = name.windows(4).position(|text| text == b" -> ")?;
-        (&name[..arrow], Some(name[arrow + 4..].to_vec()))
+        (&name[..arrow], Some(link_target(&name[arrow + 4..])?))
     } else {
         (name, None)
     };
-    if matches!(name, b"." | b"..") {
-        return Some(Line::Skip);
+    match name {
+        b"." => return Some(Line::Itself { count: None }),
+        b".." => return Some(Line::Parent),
+        _ => {}
     }
-    let size = number(fields[4]).filter(|_| kind == EntryKind::File);
-    is_component(name).then(|| {
-        Line::Entry(Entry {
-            name: name.to_vec(),
-            kind,
-            size,
-            modified: None,
-            mode: Some(mode),
-            link_target,
-        })
-    })
+    let mut entry = Entry::new(name, kind);
+    if kind == EntryKind::File {
+        if is_too_large(fields[4]) {
+            return None;
+        }
+        entry.size = number(fields[4]);
+    }
+    entry.mode = Some(mode);
+    entry.link_target = target.map(<[u8]>::to_vec);
+    is_component(name).then_some(Line::Entry(entry))
 }
 
 /// Splits a line into its fields and the name. One space separates the date and the name, so
@@ -88,6 +81,7 @@ fn permissions(text: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::facts::MAXIMUM_LINK_BYTES;
     use super::*;
 
     fn entry(line: &str) -> Option<Entry> {
@@ -114,8 +108,16 @@ mod tests {
 
     #[test]
     fn other_lines_have_no_entry() {
-        for line in ["total 12", "", "drwxr-xr-x 1 a b 5 Nov 27 23:23 .."] {
-            assert_eq!(parse(line.as_bytes()), Some(Line::Skip), "{line}");
+        for (line, found) in [
+            ("total 12", Line::Total),
+            ("", Line::Total),
+            (
+                "drwxr-xr-x 1 a b 5 Nov 27 23:23 .",
+                Line::Itself { count: None },
+            ),
+            ("drwxr-xr-x 1 a b 5 Nov 27 23:23 ..", Line::Parent),
+        ] {
+            assert_eq!(parse(line.as_bytes()), Some(found), "{line}");
         }
         for line in [
             "11-27-26  11:23PM       <DIR>          sub",
@@ -123,8 +125,13 @@ mod tests {
             "-rw-r--r-- 1 a b 3 Nov 27 23:23",
             "?rw-r--r-- 1 a b 3 Nov 27 23:23 x",
             "lrwxrwxrwx 1 a b 5 Nov 27 23:23 link",
+            "lrwxrwxrwx 1 a b 5 Nov 27 23:23 link -> ",
+            "-rw-r--r-- 1 a b 9223372036854775808 Nov 27 23:23 x",
         ] {
             assert_eq!(parse(line.as_bytes()), None, "{line}");
         }
+        let target = "t".repeat(MAXIMUM_LINK_BYTES + 1);
+        let line = format!("lrwxrwxrwx 1 a b 5 Nov 27 23:23 link -> {target}");
+        assert_eq!(parse(line.as_bytes()), None);
     }
 }

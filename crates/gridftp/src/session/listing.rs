@@ -4,7 +4,7 @@ use std::io::Read;
 
 use super::Session;
 use crate::error::Error;
-use crate::protocol::facts::{self, Entry};
+use crate::protocol::facts::{self, Entry, Line};
 use crate::protocol::reply::{Event, MAXIMUM_LINE_BYTES, Reply, printable};
 use crate::protocol::unix_listing;
 
@@ -39,24 +39,17 @@ impl Lines<'_> {
     fn add(&mut self, line: &[u8]) -> Result<(), Error> {
         self.lines += 1;
         let parsed = match self.format {
-            Format::Facts => match facts::parse(line) {
-                Some(facts::Line::Entry(entry)) => Some(Some(entry)),
-                Some(facts::Line::Itself { count }) => {
-                    self.announced = count;
-                    Some(None)
-                }
-                Some(facts::Line::Parent) => Some(None),
-                None => None,
-            },
-            Format::Unix => unix_listing::parse(line).map(|line| match line {
-                unix_listing::Line::Entry(entry) => Some(entry),
-                unix_listing::Line::Skip => None,
-            }),
+            Format::Facts => facts::parse(line),
+            Format::Unix => unix_listing::parse(line),
         };
         match parsed {
-            Some(entry) => {
+            Some(line) => {
                 self.pass_on()?;
-                self.last = entry;
+                match line {
+                    Line::Entry(entry) => self.last = Some(entry),
+                    Line::Itself { count } => self.announced = count,
+                    Line::Parent | Line::Total => {}
+                }
                 Ok(())
             }
             None => {
@@ -202,11 +195,6 @@ impl Session {
         if filled > 0 {
             lines.add(&bytes[..filled])?;
         }
-        let reply = self.control.final_reply()?;
-        if reply.is_success() {
-            Ok(())
-        } else {
-            Err(Error::refused(verb, &reply))
-        }
+        self.control.finished(verb).map(drop)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::error::Error;
-use crate::protocol::facts::{self, Entry, Line, number};
+use crate::protocol::facts::{self, Entry, EntryKind, is_too_large, number};
 use crate::protocol::features::ChecksumKind;
 use crate::protocol::reply::Reply;
 use crate::protocol::time::{self, FileTime};
@@ -40,7 +40,8 @@ impl Session {
     pub fn is_directory(&mut self, path: &[u8]) -> Result<bool, Error> {
         if self.features.facts {
             let reply = self.control.ask("MLST", Some(path))?;
-            return Ok(type_of(&reply) == Some(TypeFact::Directory));
+            let entry = status_in(&reply, path);
+            return Ok(entry.is_some_and(|entry| entry.kind == EntryKind::Directory));
         }
         let before = self.current_directory()?;
         let entered = self.control.ask("CWD", Some(path))?.is_success();
@@ -165,10 +166,10 @@ impl Session {
             let reply = self.control.ask("MLST", Some(path))?;
             return Ok(status_in(&reply, path));
         }
-        let mut entry = entry_of(path, facts::EntryKind::File);
+        let mut entry = Entry::new(last_component(path), EntryKind::File);
         // Some servers give the size of a directory.
         if self.is_directory(path)? {
-            entry.kind = facts::EntryKind::Directory;
+            entry.kind = EntryKind::Directory;
             return Ok(Some(entry));
         }
         let reply = self.control.ask("SIZE", Some(path))?;
@@ -190,7 +191,7 @@ impl Session {
         let incomplete: Vec<usize> = entries
             .iter()
             .enumerate()
-            .filter(|(_, entry)| entry.kind == facts::EntryKind::File && entry.modified.is_none())
+            .filter(|(_, entry)| entry.kind == EntryKind::File && entry.modified.is_none())
             .map(|(index, _)| index)
             .collect();
         for batch in incomplete.chunks(COMMANDS_AHEAD / 2) {
@@ -219,68 +220,25 @@ pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     [directory, separator, name].concat()
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum TypeFact {
-    Directory,
-    Other,
-}
-
-/// Returns the type in a reply to `MLST`.
-fn type_of(reply: &Reply) -> Option<TypeFact> {
-    let line = reply.lines.get(1).filter(|_| reply.is_success())?;
-    let text = String::from_utf8_lossy(line).to_ascii_lowercase();
-    let facts = text.trim_start().split(';');
-    let kind = facts
-        .filter_map(|fact| fact.strip_prefix("type="))
-        .next()?
-        .to_owned();
-    Some(if matches!(kind.as_str(), "dir" | "cdir" | "pdir") {
-        TypeFact::Directory
-    } else {
-        TypeFact::Other
-    })
-}
-
 /// Returns the entry in a reply to `MLST`. Its name is the last component of the path.
 fn status_in(reply: &Reply, path: &[u8]) -> Option<Entry> {
-    let is_directory = type_of(reply)? == TypeFact::Directory;
-    let line = reply.lines.get(1)?;
-    let end = line.windows(2).position(|pair| pair == b"; ")?;
-    // The server repeats the path, which the parser of names rejects.
-    let facts = [&line[..end], b"; x"].concat();
-    let mut entry = match facts::parse(&facts) {
-        Some(Line::Entry(entry)) => entry,
-        _ => entry_of(path, facts::EntryKind::Directory),
-    };
-    if is_directory {
-        entry.kind = facts::EntryKind::Directory;
-    }
-    entry.name = last_component(path);
-    Some(entry)
+    let line = reply.lines.get(1).filter(|_| reply.is_success())?;
+    facts::parse_status(line, last_component(path))
 }
 
-fn entry_of(path: &[u8], kind: facts::EntryKind) -> Entry {
-    Entry {
-        name: last_component(path),
-        kind,
-        size: None,
-        modified: None,
-        mode: None,
-        link_target: None,
-    }
-}
-
-fn last_component(path: &[u8]) -> Vec<u8> {
+fn last_component(path: &[u8]) -> &[u8] {
     let mut components = path.rsplit(|byte| *byte == b'/');
     let last = components.find(|component| !component.is_empty());
-    last.unwrap_or_default().to_vec()
+    last.unwrap_or_default()
 }
 
 fn size_of(reply: &Reply) -> Result<u64, Error> {
     if !reply.is_success() {
         return Err(Error::refused("SIZE", reply));
     }
-    number(reply.last_line().trim_ascii())
+    let size = reply.last_line().trim_ascii();
+    number(size)
+        .filter(|_| !is_too_large(size))
         .ok_or_else(|| Error::Unexpected(format!("the reply to SIZE is {}", reply.text())))
 }
 

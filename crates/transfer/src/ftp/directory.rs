@@ -2,14 +2,17 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use longhaul_gridftp::Error;
 use longhaul_gridftp::protocol::facts::{Entry, EntryKind};
 use longhaul_gridftp::session::{Listed, Session, join};
-use longhaul_proto::manifest::Timestamp;
+use longhaul_proto::manifest::{MAXIMUM_NAME_BYTES, Timestamp};
 use longhaul_storage::refusing::refuse_changes;
 use longhaul_storage::{DataMode, Directory, FileKind, ListedName, NameList, Status, StoredFile};
 use longhaul_system::queue::lock;
@@ -19,8 +22,11 @@ use super::sessions::Sessions;
 use super::small_files::{SMALL_FILE_BYTES, SmallFiles};
 
 /// Maximum number of entries of a directory. Their listing is kept in memory, about 200 bytes for
-/// each.
+/// each, and its texts.
 const MAXIMUM_ENTRIES: usize = 1_000_000;
+
+/// Maximum size in bytes of all names and link targets of a directory.
+const MAXIMUM_TEXT_BYTES: usize = 256 << 20;
 
 /// Permission bits of files whose server tells none.
 const FILE_MODE: u32 = 0o644;
@@ -31,15 +37,14 @@ const DIRECTORY_MODE: u32 = 0o755;
 /// Entries of a directory by name. `None` stands for a line of the listing that is no entry.
 pub type Entries = BTreeMap<Vec<u8>, Option<Entry>>;
 
-/// Maximum length of a name in bytes.
-const MAXIMUM_NAME_BYTES: usize = 255;
-
 /// A directory at a server.
 pub struct RemoteDirectory {
     sessions: Arc<Sessions>,
     path: Vec<u8>,
     /// If true, links are followed.
     follows: bool,
+    /// Directories to which the links on the way here lead.
+    entered: Vec<PathBuf>,
     status: Status,
     listing: Mutex<Option<Arc<Entries>>>,
     small_files: Arc<SmallFiles>,
@@ -61,13 +66,18 @@ impl RemoteDirectory {
         if entry.kind != EntryKind::Directory {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(RemoteDirectory::of(sessions, path, follows, &entry))
+        Ok(RemoteDirectory::of(
+            sessions,
+            path,
+            (follows, Vec::new()),
+            &entry,
+        ))
     }
 
     fn of(
         sessions: Arc<Sessions>,
         path: &[u8],
-        follows: bool,
+        (follows, entered): (bool, Vec<PathBuf>),
         entry: &Entry,
     ) -> Arc<dyn Directory> {
         Arc::new(RemoteDirectory {
@@ -76,6 +86,7 @@ impl RemoteDirectory {
             sessions,
             path: path.to_vec(),
             follows,
+            entered,
             listing: Mutex::new(None),
         })
     }
@@ -128,9 +139,14 @@ impl RemoteDirectory {
 /// Lists a directory completely.
 fn list(session: &mut Session, path: &[u8], follows: bool) -> Result<Entries, Error> {
     let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+    let mut bytes = 0;
     session.list(path, &mut |listed| {
-        if entries.len() + unreadable.len() == MAXIMUM_ENTRIES {
-            let text = format!("a directory has more than {MAXIMUM_ENTRIES} entries");
+        bytes += text_bytes(&listed);
+        if entries.len() + unreadable.len() == MAXIMUM_ENTRIES || bytes > MAXIMUM_TEXT_BYTES {
+            let text = format!(
+                "a directory has more than {MAXIMUM_ENTRIES} entries, or more than \
+                 {MAXIMUM_TEXT_BYTES} bytes of names"
+            );
             return Err(Error::Unexpected(text));
         }
         match listed {
@@ -167,6 +183,14 @@ fn list(session: &mut Session, path: &[u8], follows: bool) -> Result<Entries, Er
     Ok(named)
 }
 
+/// Returns the size in bytes of the texts of a line of a listing.
+fn text_bytes(listed: &Listed) -> usize {
+    match listed {
+        Listed::Entry(entry) => entry.name.len() + entry.link_target.as_ref().map_or(0, Vec::len),
+        Listed::Unreadable(text) => text.len(),
+    }
+}
+
 /// Returns the status of an entry at a path. Servers tell no inode: a hash of the path
 /// distinguishes directories. `otherwise` is the time if the server tells none.
 fn status_of(entry: &Entry, path: &[u8], otherwise: Timestamp) -> Status {
@@ -191,6 +215,21 @@ fn status_of(entry: &Entry, path: &[u8], otherwise: Timestamp) -> Status {
     }
 }
 
+/// Returns the path to which a link in a directory leads. Other links in it are not resolved.
+fn target_path(directory: &[u8], target: &[u8]) -> PathBuf {
+    let mut path = PathBuf::from(OsStr::from_bytes(directory));
+    for component in Path::new(OsStr::from_bytes(target)).components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                path.pop();
+            }
+            other => path.push(other),
+        }
+    }
+    path
+}
+
 /// Names in byte order.
 struct Names(std::vec::IntoIter<ListedName>);
 
@@ -207,14 +246,19 @@ impl Directory for RemoteDirectory {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         let path = join(&self.path, name);
-        if let Some(target) = &entry.link_target
-            && path.starts_with(target)
-        {
-            let text = "the link leads to a directory that contains it";
-            return Err(io::Error::other(text));
+        let mut entered = self.entered.clone();
+        if let Some(target) = &entry.link_target {
+            let target = target_path(&self.path, target);
+            if Path::new(OsStr::from_bytes(&path)).starts_with(&target) || entered.contains(&target)
+            {
+                let text = "the link leads to a directory that contains it";
+                return Err(io::Error::other(text));
+            }
+            entered.push(target);
         }
         let sessions = Arc::clone(&self.sessions);
-        Ok(RemoteDirectory::of(sessions, &path, self.follows, &entry))
+        let how = (self.follows, entered);
+        Ok(RemoteDirectory::of(sessions, &path, how, &entry))
     }
 
     fn open_file(&self, name: &[u8], _: DataMode) -> io::Result<Arc<dyn StoredFile>> {
@@ -288,4 +332,43 @@ impl Directory for RemoteDirectory {
     }
 
     refuse_changes!(io::ErrorKind::Unsupported);
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_gridftp::session::Options;
+
+    use super::super::test_server::{Answer, TestServer};
+    use super::*;
+
+    /// Opens a path of a server in whose directories each name is a link to a directory.
+    fn open(link: &'static str, names: &[&str]) -> io::Result<Arc<dyn Directory>> {
+        let server = TestServer::start(" MLST Type*;\r\n", move |_, command| {
+            if command.starts_with("MLST") {
+                Answer::Lines(link)
+            } else {
+                Answer::Usual
+            }
+        });
+        let sessions = Sessions::new(server.location(), Options::default());
+        let root = RemoteDirectory::open(Arc::new(sessions), b"/data/run10", true)?;
+        let mut names = names.iter();
+        names.try_fold(root, |directory, name| {
+            directory.open_directory(name.as_bytes())
+        })
+    }
+
+    #[test]
+    fn a_link_to_a_directory_above_is_refused() {
+        let near = "250-\r\n type=dir;UNIX.slink=/data/run1; x\r\n250 End\r\n";
+        assert!(open(near, &["a"]).is_ok());
+        for above in [
+            "250-\r\n type=dir;UNIX.slink=/data; x\r\n250 End\r\n",
+            "250-\r\n type=dir;UNIX.slink=.././; x\r\n250 End\r\n",
+        ] {
+            assert!(open(above, &["a"]).is_err(), "{above}");
+        }
+        // The second link leads to the directory that the first one leads to.
+        assert!(open(near, &["a", "b"]).is_err());
+    }
 }

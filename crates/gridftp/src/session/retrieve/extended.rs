@@ -12,7 +12,7 @@ use crate::control::wait;
 use crate::data::may_repeat;
 use crate::error::Error;
 use crate::protocol::address::active;
-use crate::protocol::block::{BlockReader, Part};
+use crate::protocol::block::{BlockReader, MAXIMUM_CONNECTIONS, Part};
 use crate::protocol::ranges::Ranges;
 use crate::protocol::reply::Reply;
 use crate::session::pipeline::{Answer, Pipeline};
@@ -20,9 +20,6 @@ use crate::session::{Kept, Session};
 
 /// Files whose commands are sent before their data arrive.
 const FILES_AHEAD: usize = 32;
-
-/// Data connections that the server may open.
-const MAXIMUM_CONNECTIONS: usize = 256;
 
 /// Time for the first data connection of the server. Firewalls drop packets silently.
 const FIRST_CONNECTION: Duration = Duration::from_secs(20);
@@ -138,10 +135,7 @@ impl Session {
         let (verb, argument) = active(address);
         self.control.send(verb, Some(argument.as_bytes()))?;
         for verb in ["OPTS", verb] {
-            let reply = self.control.final_reply()?;
-            if !reply.is_success() {
-                return Err(Error::refused(verb, &reply));
-            }
+            self.control.finished(verb)?;
         }
         Ok(Incoming {
             listener,
@@ -362,7 +356,6 @@ impl Connection {
                 Some(Part::Flags {
                     is_end,
                     connections,
-                    ..
                 }) => {
                     current.connections = connections.or(current.connections);
                     current.ended += u64::from(is_end);
