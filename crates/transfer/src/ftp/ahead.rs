@@ -20,6 +20,10 @@ const AHEAD_BYTES: u64 = 16 << 20;
 /// Bytes before the last read that are kept for slower reads.
 const BEHIND_BYTES: u64 = 32 << 20;
 
+/// Maximum size of a piece in bytes to which adjacent data are added: frames may be tiny, and each
+/// piece needs memory beside its data.
+const PIECE_BYTES: usize = 256 * 1024;
+
 /// A read this far beyond the data starts another transfer there.
 const JUMP_BYTES: u64 = 64 << 20;
 
@@ -179,7 +183,7 @@ impl Sink for Ahead {
         }
         let is_near = offset <= state.furthest + AHEAD_BYTES + BEHIND_BYTES;
         if is_near && !state.arrived.overlaps(offset, end) {
-            state.pieces.insert(offset, bytes.to_vec());
+            state.keep(offset, bytes);
         }
         state
             .arrived
@@ -192,6 +196,18 @@ impl Sink for Ahead {
 }
 
 impl State {
+    /// Keeps data. Adds them to the piece before them if that is small.
+    fn keep(&mut self, offset: u64, bytes: &[u8]) {
+        if let Some((start, piece)) = self.pieces.range_mut(..offset).next_back()
+            && start + piece.len() as u64 == offset
+            && piece.len() + bytes.len() <= PIECE_BYTES
+        {
+            piece.extend_from_slice(bytes);
+        } else {
+            self.pieces.insert(offset, bytes.to_vec());
+        }
+    }
+
     /// Fills a buffer if all its bytes are here. Removes pieces that it uses to their end.
     fn copy(&mut self, buffer: &mut [u8], offset: u64) -> bool {
         let end = offset + buffer.len() as u64;
@@ -322,6 +338,16 @@ mod tests {
             writer.join().unwrap();
         });
         assert_eq!(read(&ahead, step, 10), Taken::Absent);
+    }
+
+    #[test]
+    fn tiny_pieces_are_merged() {
+        let ahead = Ahead::new(0);
+        for offset in 0..10_000 {
+            write(&ahead, offset, 1);
+        }
+        assert_eq!(lock(&ahead.state).pieces.len(), 1);
+        assert_eq!(read(&ahead, 0, 10_000), Taken::All);
     }
 
     #[test]
