@@ -5,9 +5,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::control::connect_address;
 use crate::error::Error;
 
 /// Connections that a server may open before this end accepts them.
@@ -36,11 +35,17 @@ pub fn open(
     silence: Duration,
 ) -> Result<TcpStream, Error> {
     let failed = |error| Error::io(format!("connect to port {port} of the server"), error);
-    let stream = connect_address(SocketAddr::new(server, port), CONNECT).map_err(failed)?;
-    set_buffers(&stream, buffer_bytes).map_err(failed)?;
+    let stream = connect(SocketAddr::new(server, port), buffer_bytes).map_err(failed)?;
     stream.set_read_timeout(Some(silence)).map_err(failed)?;
     stream.set_write_timeout(Some(silence)).map_err(failed)?;
     Ok(stream)
+}
+
+fn connect(address: SocketAddr, buffer_bytes: Option<usize>) -> io::Result<TcpStream> {
+    let socket = stream_socket(address, buffer_bytes)?;
+    socket.connect_timeout(&address.into(), CONNECT)?;
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket.into())
 }
 
 /// Listens for data connections of the server at an address of this host. Uses the first free
@@ -66,14 +71,8 @@ pub fn listen(
 }
 
 fn listen_at(address: SocketAddr, buffer_bytes: Option<usize>) -> io::Result<TcpListener> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    // Accepted connections inherit the size of the buffer. It must be set before the window is
-    // negotiated.
-    set_buffers(&socket, buffer_bytes)?;
+    // Accepted connections inherit the size of the buffers.
+    let socket = stream_socket(address, buffer_bytes)?;
     if address.port() != 0 {
         socket.set_reuse_address(true)?;
     }
@@ -83,13 +82,15 @@ fn listen_at(address: SocketAddr, buffer_bytes: Option<usize>) -> io::Result<Tcp
     Ok(socket.into())
 }
 
-fn set_buffers(socket: &impl std::os::fd::AsFd, bytes: Option<usize>) -> io::Result<()> {
-    let Some(bytes) = bytes else {
-        return Ok(());
-    };
-    let socket = SockRef::from(socket);
-    socket.set_recv_buffer_size(bytes)?;
-    socket.set_send_buffer_size(bytes)
+/// Creates a socket with buffers of this size. They must be set before the window is negotiated.
+fn stream_socket(address: SocketAddr, buffer_bytes: Option<usize>) -> io::Result<Socket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    if let Some(bytes) = buffer_bytes {
+        socket.set_recv_buffer_size(bytes)?;
+        socket.set_send_buffer_size(bytes)?;
+    }
+    Ok(socket)
 }
 
 #[cfg(test)]

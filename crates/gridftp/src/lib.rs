@@ -17,20 +17,20 @@
 //!
 //! - [`location`] parses URLs, [`netrc`] the file of passwords
 //! - [`protocol`] has the protocols as values, without I/O
-//! - [`control`] and [`tls`] make the control connection
+//! - `control` and `tls` make the control connection
 //! - [`session`] has the login, names, listings and checksums
-//! - [`data`] opens data connections
+//! - `data` opens data connections
 //! - [`retrieve`] and [`store`] transfer files
 
 pub mod checksum;
-pub mod control;
-pub mod data;
-pub mod error;
+mod control;
+mod data;
+mod error;
 pub mod location;
 pub mod netrc;
 pub mod protocol;
 pub mod session;
-pub mod tls;
+mod tls;
 
 pub use error::Error;
 pub use session::{retrieve, store};

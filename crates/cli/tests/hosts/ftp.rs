@@ -85,8 +85,12 @@ fn a_tree_is_copied_and_then_unchanged() {
         let copied = copy(&["-r"], &source, place.path());
         assert_eq!(copied.code, Some(0), "{copied:?}");
         check(&server, place.path());
-        let again = copy(&["-r", "--json"], &source, place.path());
+        let again = copy(&["-r"], &source, place.path());
         assert_eq!(again.code, Some(0), "{again:?}");
+        assert!(
+            again.errors.contains("0 copied, 307 unchanged"),
+            "{again:?}"
+        );
         let verified = verify(&source, &place.path().join("t"));
         assert_eq!(verified.code, Some(0), "{verified:?}");
         fs::write(place.path().join("t/z"), content(123, 99)).unwrap();

@@ -60,8 +60,6 @@ pub struct Features {
     pub control_listing: bool,
     /// `PARALLEL`: extended block mode with several data connections.
     pub parallel: bool,
-    /// `ERET`: parts of a file.
-    pub partial_retrieval: bool,
     /// `REST STREAM`: a transfer can begin within a file.
     pub restart: bool,
     /// `MFMT`: the time of the last change can be set.
@@ -96,7 +94,6 @@ impl Features {
             "MLST" | "MLSD" => self.facts = true,
             "MLSC" => self.control_listing = true,
             "PARALLEL" => self.parallel = true,
-            "ERET" => self.partial_retrieval = true,
             "REST" => self.restart |= words.any(|word| word == "STREAM"),
             "MFMT" => self.set_time = true,
             "UTF8" => self.utf8 = true,
@@ -140,7 +137,6 @@ mod tests {
                 facts: true,
                 control_listing: true,
                 parallel: true,
-                partial_retrieval: true,
                 restart: true,
                 set_time: true,
                 utf8: true,

@@ -20,6 +20,9 @@ pub enum ReplyError {
     /// A reply is longer than [`MAXIMUM_REPLY_BYTES`].
     #[error("a reply of the server has more than {MAXIMUM_REPLY_BYTES} bytes")]
     LongReply,
+    /// The server sends replies faster than commands ask for them.
+    #[error("the server sent many replies without commands")]
+    Flood,
     /// The line does not begin with a code.
     #[error("the server does not speak FTP: \"{0}\"")]
     NoCode(String),

@@ -11,7 +11,7 @@ pub struct FileTime {
     pub nanoseconds: u32,
 }
 
-/// Parses a time. Digits after the sixth digit of the fraction are ignored.
+/// Parses a time. Digits after the ninth digit of the fraction are ignored.
 pub fn parse(text: &[u8]) -> Option<FileTime> {
     let (whole, fraction) = match text.iter().position(|byte| *byte == b'.') {
         Some(dot) => (&text[..dot], &text[dot + 1..]),

@@ -189,10 +189,7 @@ impl Session {
         self.control.send("FEAT", None)?;
         self.control.send("TYPE", Some(b"I"))?;
         self.features = Features::parse(&self.control.final_reply()?);
-        let reply = self.control.final_reply()?;
-        if !reply.is_success() {
-            return Err(Error::refused("TYPE", &reply));
-        }
+        self.control.finished("TYPE")?;
         // Servers that reject these commands need none of them: names are bytes, and data
         // connections are authenticated only after a login by X.509.
         let mut sent = 0;

@@ -58,10 +58,7 @@ impl Reader {
         let count = read.map_err(|error| Error::io("read data of the server", error))?;
         if count == 0 && !bytes.is_empty() {
             self.is_over = true;
-            let reply = self.session.control.final_reply()?;
-            if !reply.is_success() {
-                return Err(Error::refused("RETR", &reply));
-            }
+            self.session.control.finished("RETR")?;
         }
         Ok(count)
     }
@@ -136,10 +133,7 @@ impl Session {
         };
         drop(stream);
         local?;
-        let reply = self.control.final_reply()?;
-        if !reply.is_success() {
-            return Err(Error::refused("RETR", &reply));
-        }
+        self.control.finished("RETR")?;
         complete(at, file.size)
     }
 }

@@ -83,10 +83,7 @@ impl Session {
         let sent = sent.and_then(|()| stream.flush());
         // The reply gives the reason of a failure, such as a full disk.
         let sent = sent.and_then(|()| stream.finish());
-        let reply = self.control.final_reply()?;
-        if !reply.is_success() {
-            return Err(Error::refused("STOR", &reply));
-        }
+        self.control.finished("STOR")?;
         sent.map_err(|error| Error::io("send data to the server", error))
     }
 }

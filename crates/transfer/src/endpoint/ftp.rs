@@ -148,7 +148,14 @@ impl FtpPath {
             return Ok(location);
         };
         let path = path.join(".netrc");
-        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(location),
+            Err(error) => {
+                let text = format!("read {}: {error}", path.display());
+                return Err(Stop::new(Exit::Local, text));
+            }
+        };
         let found = netrc::find(&text, &location.host, location.user.as_deref());
         let Some(login) = found else {
             return Ok(location);

@@ -177,17 +177,16 @@ impl Sink for Part<'_> {
     }
 }
 
-/// Copies the bytes that both ranges of a file have. Returns their number.
-fn copy_overlap(buffer: &mut [u8], start: u64, bytes: &[u8], offset: u64) -> u64 {
+/// Copies the bytes that both ranges of a file have.
+fn copy_overlap(buffer: &mut [u8], start: u64, bytes: &[u8], offset: u64) {
     let first = start.max(offset);
     let end = (start + buffer.len() as u64).min(offset + bytes.len() as u64);
     if first >= end {
-        return 0;
+        return;
     }
     let to = (first - start) as usize..(end - start) as usize;
     let from = (first - offset) as usize..(end - offset) as usize;
     buffer[to].copy_from_slice(&bytes[from]);
-    end - first
 }
 
 impl StoredFile for RemoteFile {

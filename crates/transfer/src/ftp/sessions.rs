@@ -3,8 +3,8 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use longhaul_engine::recv::landing::file_time_now;
 use longhaul_gridftp::Error;
 use longhaul_gridftp::location::Location;
 use longhaul_gridftp::session::{Options, Session, TransferMode};
@@ -60,24 +60,13 @@ struct State {
     most: usize,
 }
 
-/// Returns the current time.
-fn now() -> Timestamp {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    Timestamp {
-        seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        nanoseconds: since.subsec_nanos(),
-    }
-}
-
 impl Sessions {
     /// Opens no session yet.
     pub fn new(location: Location, options: Options) -> Sessions {
         Sessions {
             location,
             options,
-            started: now(),
+            started: file_time_now(),
             streams_only: AtomicBool::new(false),
             is_limited: AtomicBool::new(false),
             failures: AtomicU32::new(0),
