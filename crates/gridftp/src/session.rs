@@ -2,7 +2,7 @@
 
 mod listing;
 mod login;
-mod names;
+pub mod names;
 mod pipeline;
 pub mod retrieve;
 pub mod store;

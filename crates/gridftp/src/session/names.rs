@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::error::Error;
+use crate::protocol::command;
 use crate::protocol::facts::{self, Entry, EntryKind, is_too_large, number};
 use crate::protocol::features::ChecksumKind;
 use crate::protocol::reply::Reply;
@@ -118,9 +119,8 @@ impl Session {
     /// [`Error::Unsupported`] if the server has no command for it, or if the year has not four
     /// digits.
     pub fn set_modified(&mut self, path: &[u8], modified: FileTime) -> Result<(), Error> {
-        let text = time::format(modified).filter(|_| self.features.set_time);
-        let text = text.ok_or(Error::Unsupported("set the time of a file"))?;
-        let argument = [text.as_bytes(), b" ", path].concat();
+        let argument = modified_argument(path, modified).filter(|_| self.features.set_time);
+        let argument = argument.ok_or(Error::Unsupported("set the time of a file"))?;
         self.control.command("MFMT", Some(&argument)).map(|_| ())
     }
 
@@ -130,29 +130,47 @@ impl Session {
     ///
     /// If the server has no such command, or rejects it.
     pub fn set_mode(&mut self, path: &[u8], mode: u32) -> Result<(), Error> {
-        let mode = mode & 0o7777;
-        let argument = [format!("CHMOD {mode:04o} ").as_bytes(), path].concat();
+        let argument = mode_argument(path, mode);
         self.control.command("SITE", Some(&argument)).map(|_| ())
     }
 
-    /// Returns the checksum of a file in lower-case hexadecimal digits. The server reads the
-    /// whole file.
+    /// Returns the checksum of a part of a file in lower-case hexadecimal digits. The server
+    /// reads the part. The end is excluded; `None` means the end of the file.
     ///
     /// # Errors
     ///
     /// If the server cannot compute it.
-    pub fn checksum(&mut self, kind: ChecksumKind, path: &[u8]) -> Result<String, Error> {
-        let argument = [kind.name().as_bytes(), b" 0 -1 ", path].concat();
+    pub fn checksum(
+        &mut self,
+        kind: ChecksumKind,
+        path: &[u8],
+        (start, end): (u64, Option<u64>),
+    ) -> Result<String, Error> {
+        let argument = checksum_argument(kind, path, (start, end));
         let reply = self.control.command("CKSM", Some(&argument))?;
-        let text = String::from_utf8_lossy(reply.last_line());
-        let digits = text.trim().to_ascii_lowercase();
-        let is_valid = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        if digits.len() == kind.digits() && is_valid {
-            Ok(digits)
-        } else {
-            let text = reply.text();
-            Err(Error::Unexpected(format!("the reply to CKSM is {text}")))
+        checksum_of(kind, &reply)
+    }
+
+    /// Sends commands that do not depend on each other, so that they share round trips. Returns
+    /// their final replies. A command that FTP cannot express is an error, and none is sent.
+    ///
+    /// # Errors
+    ///
+    /// If the session failed.
+    pub fn commands(&mut self, commands: &[(&str, Vec<u8>)]) -> Result<Vec<Reply>, Error> {
+        for (verb, argument) in commands {
+            command::line(verb, Some(argument))?;
         }
+        let mut replies = Vec::with_capacity(commands.len());
+        for batch in commands.chunks(COMMANDS_AHEAD) {
+            for (verb, argument) in batch {
+                self.control.send(verb, Some(argument))?;
+            }
+            for _ in batch {
+                replies.push(self.control.final_reply()?);
+            }
+        }
+        Ok(replies)
     }
 
     /// Returns the entry of one path, without its directory. `None` if the path does not exist
@@ -210,6 +228,49 @@ impl Session {
     }
 }
 
+/// Returns the argument of `CKSM` for a part of a file.
+pub fn checksum_argument(
+    kind: ChecksumKind,
+    path: &[u8],
+    (start, end): (u64, Option<u64>),
+) -> Vec<u8> {
+    let name = kind.name();
+    let length = end.map_or(-1, |end| i64::try_from(end - start).unwrap_or(-1));
+    [format!("{name} {start} {length} ").as_bytes(), path].concat()
+}
+
+/// Returns the checksum in a reply to `CKSM`.
+///
+/// # Errors
+///
+/// If the server cannot compute it.
+pub fn checksum_of(kind: ChecksumKind, reply: &Reply) -> Result<String, Error> {
+    if !reply.is_success() {
+        return Err(Error::refused("CKSM", reply));
+    }
+    let text = String::from_utf8_lossy(reply.last_line());
+    let digits = text.trim().to_ascii_lowercase();
+    let is_valid = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if digits.len() == kind.digits() && is_valid {
+        Ok(digits)
+    } else {
+        let text = reply.text();
+        Err(Error::Unexpected(format!("the reply to CKSM is {text}")))
+    }
+}
+
+/// Returns the argument of `MFMT`, in whole seconds. `None` if the year has not four digits.
+pub fn modified_argument(path: &[u8], modified: FileTime) -> Option<Vec<u8>> {
+    let text = time::format(modified)?;
+    Some([text.as_bytes(), b" ", path].concat())
+}
+
+/// Returns the argument of `SITE` that sets permission bits.
+pub fn mode_argument(path: &[u8], mode: u32) -> Vec<u8> {
+    let mode = mode & 0o7777;
+    [format!("CHMOD {mode:04o} ").as_bytes(), path].concat()
+}
+
 /// Joins a directory and a name.
 pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
     let separator: &[u8] = if directory.is_empty() || directory.ends_with(b"/") {
@@ -232,7 +293,12 @@ fn last_component(path: &[u8]) -> &[u8] {
     last.unwrap_or_default()
 }
 
-fn size_of(reply: &Reply) -> Result<u64, Error> {
+/// Returns the size in a reply to `SIZE`.
+///
+/// # Errors
+///
+/// If the server does not tell it.
+pub fn size_of(reply: &Reply) -> Result<u64, Error> {
     if !reply.is_success() {
         return Err(Error::refused("SIZE", reply));
     }

@@ -1,10 +1,12 @@
 //! Stores files at the server.
 
 mod extended;
+mod pieces;
 
 use std::io::{self, Write};
 
 pub(crate) use extended::Outgoing;
+pub use pieces::Pieces;
 
 use crate::error::Error;
 use crate::protocol::ranges::Ranges;

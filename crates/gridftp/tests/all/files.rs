@@ -5,7 +5,7 @@ use longhaul_gridftp::checksum::Checksum;
 use longhaul_gridftp::protocol::ranges::Ranges;
 use longhaul_gridftp::retrieve::Fetch;
 use longhaul_gridftp::session::{Options, TransferMode};
-use longhaul_gridftp::store::Put;
+use longhaul_gridftp::store::{Pieces, Put};
 
 use super::servers::{Kind, Memory, Server, all, content, fetched, stored};
 
@@ -284,7 +284,48 @@ fn the_checksum_of_the_server_is_that_of_the_data() {
     let mut checksum = Checksum::new(kind);
     checksum.update(&bytes);
     let path = server.remote("f");
-    assert_eq!(session.checksum(kind, &path).unwrap(), checksum.finish());
+    assert_eq!(session.checksum(kind, &path, (0, None)).unwrap(), checksum.finish());
     let absent = server.remote("absent");
-    assert!(session.checksum(kind, &absent).unwrap_err().means_absent());
+    assert!(session.checksum(kind, &absent, (0, None)).unwrap_err().means_absent());
+}
+
+#[test]
+fn pieces_are_stored_as_they_arrive() {
+    for server in all() {
+        let bytes = content(3_000_001, 5);
+        for options in modes() {
+            let mut session = server.session_with(options);
+            let path = server.remote("f");
+            // The second transfer keeps the data of the first one.
+            for (is_new, ranges) in [
+                (true, vec![(1_000_000, 1_500_000), (0, 1_000_000)]),
+                (false, vec![(2_000_000, 3_000_001), (1_500_000, 2_000_000)]),
+                (false, vec![]),
+            ] {
+                let pieces = Pieces::new().unwrap();
+                std::thread::scope(|scope| {
+                    let storing = scope.spawn(|| session.store_pieces(&path, is_new, &pieces));
+                    for (start, end) in ranges {
+                        assert!(pieces.push(start as u64, bytes[start..end].to_vec()));
+                    }
+                    pieces.end();
+                    storing.join().unwrap().unwrap();
+                });
+            }
+            assert!(std::fs::read(server.local("f")).unwrap() == bytes);
+            // A rejected file leaves the session usable.
+            let pieces = Pieces::new().unwrap();
+            pieces.push(0, vec![1]);
+            pieces.end();
+            let absent = server.remote("absent/f");
+            let error = session.store_pieces(&absent, true, &pieces).unwrap_err();
+            assert!(!error.ends_session(), "{error:?}");
+            assert!(!pieces.push(1, vec![1]));
+            let pieces = Pieces::new().unwrap();
+            pieces.end();
+            session.store_pieces(&path, true, &pieces).unwrap();
+            assert_eq!(std::fs::read(server.local("f")).unwrap(), b"");
+            session.close();
+        }
+    }
 }

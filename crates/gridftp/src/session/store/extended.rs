@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags};
 
+use super::pieces::{Next, Pieces};
 use super::{BLOCK_BYTES, Put, read_block};
 use crate::control::wait;
 use crate::data::may_repeat;
@@ -41,10 +42,16 @@ struct Connection {
     has_ended: bool,
 }
 
+/// Data of the file that is being sent.
+enum Supply<'a> {
+    /// The ranges of a file that are missing, in descending order.
+    File(&'a Put<'a>, Vec<(u64, u64)>),
+    /// Pieces that arrive during the transfer.
+    Pieces(&'a Pieces),
+}
+
 /// State of the file that is being sent.
 struct Current {
-    /// Ranges to send, in descending order.
-    missing: Vec<(u64, u64)>,
     /// Ranges that the server reported.
     stored: Ranges,
     /// True if the server waits for the data.
@@ -69,24 +76,47 @@ impl Session {
             let present = file.present.first(RESTART_RANGES);
             let mut missing = present.missing(file.size);
             missing.reverse();
-            let mut current = Current {
-                missing,
-                stored: present,
-                is_announced: false,
-                reply: None,
-            };
-            let result = self.store_one(file, &mut pipeline, &mut outgoing, &mut current);
+            let mut current = Current::new(present);
+            let mut supply = Supply::File(file, missing);
+            let result = self.store_one(&mut supply, &mut pipeline, &mut outgoing, &mut current);
             match result {
                 Err(error) if error.ends_session() || current.is_announced => return Err(error),
                 result => ended(pipeline.head(), result),
             }
             pipeline.advance();
-            for connection in &mut outgoing.connections {
-                connection.has_ended = false;
-            }
+            outgoing.begin_file();
         }
         self.kept = Kept::Outgoing(outgoing);
         Ok(())
+    }
+
+    /// Stores pieces as they arrive.
+    pub(super) fn store_pieces_extended(
+        &mut self,
+        path: &[u8],
+        is_new: bool,
+        pieces: &Pieces,
+    ) -> Result<(), Error> {
+        let mut outgoing = self.outgoing()?;
+        // Any range in the command keeps the data that the file has.
+        let present = Ranges::front(u64::from(!is_new));
+        let commands = std::iter::once((path, &present));
+        let mut pipeline = Pipeline::new("STOR", commands, 1);
+        let mut current = Current::new(Ranges::default());
+        let mut supply = Supply::Pieces(pieces);
+        let result = self.store_one(&mut supply, &mut pipeline, &mut outgoing, &mut current);
+        // After a rejection, no data were sent.
+        if result.is_ok() || !current.is_announced {
+            outgoing.begin_file();
+            self.kept = Kept::Outgoing(outgoing);
+        }
+        match result {
+            Err(error) if current.is_announced && !error.ends_session() => {
+                let text = format!("the server ended the transfer: {error}");
+                Err(Error::Unexpected(text))
+            }
+            result => result,
+        }
     }
 
     /// Returns the kept connections to the server, or opens new ones.
@@ -114,14 +144,14 @@ impl Session {
     /// Sends one file.
     fn store_one(
         &mut self,
-        file: &Put<'_>,
+        supply: &mut Supply<'_>,
         pipeline: &mut Pipeline<'_>,
         outgoing: &mut Outgoing,
         current: &mut Current,
     ) -> Result<(), Error> {
         loop {
             pipeline.send(&mut self.control)?;
-            self.take_markers(file, pipeline, current)?;
+            self.take_markers(supply, pipeline, current)?;
             if let Some(reply) = &current.reply {
                 if !reply.is_success() {
                     return Err(Error::refused("STOR", reply));
@@ -132,14 +162,14 @@ impl Session {
                 let text = "the server confirmed a file before all data were sent";
                 return Err(Error::Unexpected(text.to_owned()));
             }
-            self.wait_and_send(file, outgoing, current)?;
+            self.wait_and_send(supply, outgoing, current)?;
         }
     }
 
     /// Takes replies that have arrived, up to the final one of the current file.
     fn take_markers(
         &mut self,
-        file: &Put<'_>,
+        supply: &Supply<'_>,
         pipeline: &mut Pipeline<'_>,
         current: &mut Current,
     ) -> Result<(), Error> {
@@ -147,7 +177,11 @@ impl Session {
             && let Some(answer) = pipeline.arrived(&mut self.control)?
         {
             match answer {
-                Answer::Ranges(reply) => current.add_marker(&reply, file),
+                Answer::Ranges(reply) => {
+                    if let Supply::File(file, _) = supply {
+                        current.add_marker(&reply, file);
+                    }
+                }
                 Answer::Restart(reply) if reply.is_intermediate() => {}
                 // Without the ranges, the server would empty the file.
                 Answer::Restart(reply) => {
@@ -164,13 +198,19 @@ impl Session {
     /// Waits until a reply arrives or data can be sent, and does so.
     fn wait_and_send(
         &mut self,
-        file: &Put<'_>,
+        supply: &mut Supply<'_>,
         outgoing: &mut Outgoing,
         current: &mut Current,
     ) -> Result<(), Error> {
-        let sending = outgoing.sending(current);
+        let has_data = supply.is_ready();
+        let sending = outgoing.sending(current, has_data);
         let descriptor = self.control.descriptor().ok_or(Error::Closed)?;
         let mut waited = vec![PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+        if let (Supply::Pieces(pieces), false) = (&*supply, has_data) {
+            let descriptor = pieces.descriptor();
+            waited.push(PollFd::from_borrowed_fd(descriptor, PollFlags::IN));
+        }
+        let before = waited.len();
         for index in &sending {
             let descriptor = outgoing.connections[*index].stream.as_fd();
             waited.push(PollFd::from_borrowed_fd(descriptor, PollFlags::OUT));
@@ -179,21 +219,65 @@ impl Session {
         let is_ready = wait(&mut waited, silence)?;
         let ready: Vec<bool> = waited.iter().map(|one| !one.revents().is_empty()).collect();
         drop(waited);
-        if !is_ready {
+        if let (Supply::Pieces(pieces), false) = (&*supply, has_data) {
+            pieces.clear_signal();
+        }
+        // While data are missing at this end, the server has nothing to say.
+        if !is_ready && (has_data || !sending.is_empty() || !current.is_announced) {
             let seconds = silence.as_secs();
             return Err(Error::Silent { seconds });
         }
         if ready[0] {
             self.control.read()?;
         }
-        for (index, _) in sending.iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
-            outgoing.advance(*index, file, current)?;
+        let ready = sending.iter().zip(&ready[before..]);
+        for (index, _) in ready.filter(|(_, ready)| **ready) {
+            outgoing.advance(*index, supply)?;
         }
         Ok(())
     }
 }
 
+impl Supply<'_> {
+    /// True if data can be taken, or if they have ended.
+    fn is_ready(&self) -> bool {
+        match self {
+            Supply::File(..) => true,
+            Supply::Pieces(pieces) => pieces.is_ready(),
+        }
+    }
+
+    /// Adds data to a frame, at most [`BLOCK_BYTES`].
+    fn take(&mut self, frame: &mut Vec<u8>) -> Result<Next, Error> {
+        match self {
+            Supply::Pieces(pieces) => Ok(pieces.take(frame)),
+            Supply::File(file, missing) => {
+                let Some((start, end)) = missing.pop() else {
+                    return Ok(Next::End);
+                };
+                let before = frame.len();
+                frame.resize(before + BLOCK_BYTES, 0);
+                let length = read_block(file, start, end, &mut frame[before..])?;
+                frame.truncate(before + length);
+                let at = start + length as u64;
+                if at < end {
+                    missing.push((at, end));
+                }
+                Ok(Next::Data(start))
+            }
+        }
+    }
+}
+
 impl Current {
+    fn new(stored: Ranges) -> Current {
+        Current {
+            stored,
+            is_announced: false,
+            reply: None,
+        }
+    }
+
     /// Adds the ranges of a marker, and passes them on. Markers of another form are ignored.
     fn add_marker(&mut self, reply: &Reply, file: &Put<'_>) {
         let ranges = reply
@@ -210,6 +294,13 @@ impl Current {
 }
 
 impl Outgoing {
+    /// Prepares the connections for the next file.
+    fn begin_file(&mut self) {
+        for connection in &mut self.connections {
+            connection.has_ended = false;
+        }
+    }
+
     /// True if all frames of the file are sent.
     fn is_done(&self) -> bool {
         let mut connections = self.connections.iter();
@@ -217,28 +308,23 @@ impl Outgoing {
     }
 
     /// Returns the connections that have data to send.
-    fn sending(&self, current: &Current) -> Vec<usize> {
+    fn sending(&self, current: &Current, has_data: bool) -> Vec<usize> {
         if !current.is_announced {
             return Vec::new();
         }
         let connections = self.connections.iter().enumerate();
         connections
-            .filter(|(_, one)| !one.has_ended || one.sent < one.frame.len())
+            .filter(|(_, one)| one.sent < one.frame.len() || (has_data && !one.has_ended))
             .map(|(index, _)| index)
             .collect()
     }
 
     /// Sends bytes through a connection, of its frame or of the next one.
-    fn advance(
-        &mut self,
-        index: usize,
-        file: &Put<'_>,
-        current: &mut Current,
-    ) -> Result<(), Error> {
+    fn advance(&mut self, index: usize, supply: &mut Supply<'_>) -> Result<(), Error> {
         let count = self.connections.len() as u64;
         let connection = &mut self.connections[index];
         if connection.sent == connection.frame.len() {
-            connection.fill(index == 0, count, file, current)?;
+            connection.fill(index == 0, count, supply)?;
         }
         match connection
             .stream
@@ -259,38 +345,32 @@ impl Connection {
         &mut self,
         tells_count: bool,
         count: u64,
-        file: &Put<'_>,
-        current: &mut Current,
+        supply: &mut Supply<'_>,
     ) -> Result<(), Error> {
         self.sent = 0;
         self.frame.clear();
-        let Some((start, end)) = current.missing.pop() else {
-            let (flags, offset) = if tells_count {
-                (END_OF_DATA | END_OF_FILE, count)
-            } else {
-                (END_OF_DATA, 0)
-            };
-            let header = Header {
-                flags,
-                length: 0,
-                offset,
-            };
-            self.frame.extend(header.bytes());
-            self.has_ended = true;
-            return Ok(());
+        self.frame.resize(HEADER_BYTES, 0);
+        let (flags, offset) = match supply.take(&mut self.frame)? {
+            Next::Data(offset) => (0, offset),
+            Next::Later => {
+                self.frame.clear();
+                return Ok(());
+            }
+            Next::End => {
+                self.has_ended = true;
+                if tells_count {
+                    (END_OF_DATA | END_OF_FILE, count)
+                } else {
+                    (END_OF_DATA, 0)
+                }
+            }
         };
-        self.frame.resize(HEADER_BYTES + BLOCK_BYTES, 0);
-        let length = read_block(file, start, end, &mut self.frame[HEADER_BYTES..])?;
-        self.frame.truncate(HEADER_BYTES + length);
         let header = Header {
-            flags: 0,
-            length: length as u64,
-            offset: start,
+            flags,
+            length: (self.frame.len() - HEADER_BYTES) as u64,
+            offset,
         };
         self.frame[..HEADER_BYTES].copy_from_slice(&header.bytes());
-        if start + (length as u64) < end {
-            current.missing.push((start + length as u64, end));
-        }
         Ok(())
     }
 }
