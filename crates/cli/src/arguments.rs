@@ -552,8 +552,8 @@ pub struct CopyArguments {
 /// Arguments of `verify`.
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArguments {
-    /// A file or directory: a local path, [USER@]HOST:PATH, longhaul://HOST/PATH or, as A only,
-    /// ftp://HOST/PATH (gsiftp://, sshftp://) or https://HOST/PATH.
+    /// A file or directory: a local path, [USER@]HOST:PATH, longhaul://HOST/PATH,
+    /// ftp://HOST/PATH (gsiftp://, sshftp://) or, as A only, https://HOST/PATH.
     #[arg(value_name = "A")]
     pub left: OsString,
     /// The file or directory to compare it with. Its name may differ.

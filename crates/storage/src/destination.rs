@@ -295,6 +295,12 @@ impl Directory for DestinationDirectory {
         }
     }
 
+    fn rename_together(&self, names: &[(&[u8], &[u8])]) -> Option<Vec<io::Result<()>>> {
+        let mut spelling = lock(&self.spelling);
+        let are_plain = spelling.are_plain(&*self.inner, names);
+        are_plain.then(|| self.inner.rename_together(names))?
+    }
+
     fn exchange(&self, one: &[u8], other: &[u8]) -> io::Result<()> {
         self.permitting(|| self.inner.exchange(one, other))
     }

@@ -393,6 +393,13 @@ pub trait Directory: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// Renames several files within this directory, each as [`Directory::rename`] does, in fewer
+    /// round trips. Returns their results in order. `None` if they must be renamed one by one.
+    fn rename_together(&self, names: &[(&[u8], &[u8])]) -> Option<Vec<io::Result<()>>> {
+        let _ = names;
+        None
+    }
+
     /// Exchanges what two names in this directory have, in one step.
     ///
     /// # Errors
@@ -531,6 +538,17 @@ pub trait Directory: Send + Sync {
 
     /// Returns the UUID of its file system, if it has one and the kernel reports it.
     fn uuid(&self) -> Option<origin::Uuid> {
+        None
+    }
+
+    /// Returns the directory for the journals and claims of sessions. `None` if this one holds
+    /// them.
+    fn records(&self) -> Option<Arc<dyn Directory>> {
+        None
+    }
+
+    /// Returns the resolution of stored times in nanoseconds, if it is known without a file.
+    fn time_unit(&self) -> Option<u32> {
         None
     }
 

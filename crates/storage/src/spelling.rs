@@ -141,6 +141,18 @@ impl Spelling {
         self.note(directory, to)
     }
 
+    /// True if files can get these names without a comparison of spellings.
+    pub(super) fn are_plain(
+        &mut self,
+        directory: &dyn Directory,
+        names: &[(&[u8], &[u8])],
+    ) -> bool {
+        if let Some((from, _)) = names.first() {
+            self.find_out(directory, from);
+        }
+        self.folding == Folding::No && !names.iter().any(|(_, to)| is_odd(to))
+    }
+
     /// Records a name that was newly created.
     pub(super) fn made(&mut self, directory: &dyn Directory, name: &[u8]) -> io::Result<()> {
         self.find_out(directory, name);

@@ -783,18 +783,44 @@ fn rename_all(
     let pace = &side.renames;
     let left = (0..staged.len()).filter(|place| results[*place].is_ok());
     let folders = by_folder(staged, left);
-    let rename = |places: &Vec<usize>| -> Vec<Result<(), Failure>> {
-        let renamed = places.iter();
-        renamed
-            .map(|place| pace.time(|| rename_over(side, &staged[*place], kept.get(place))))
-            .collect()
-    };
+    let rename = |places: &Vec<usize>| rename_in_folder(side, (staged, kept), places);
     let renamed = each(&folders, pace.is_slow(), rename);
     for (places, renamed) in folders.into_iter().zip(renamed) {
         for (place, renamed) in places.into_iter().zip(renamed) {
             results[place] = renamed;
         }
     }
+}
+
+/// Gives files of one directory their names.
+fn rename_in_folder(
+    side: &ReceiveSide,
+    (staged, kept): (&[Staged], &BTreeMap<usize, Kept>),
+    places: &[usize],
+) -> Vec<Result<(), Failure>> {
+    let is_plain = |place: &&usize| {
+        let file = &staged[**place].file;
+        file.file.is_some() && !kept.contains_key(place) && !side.replacements.awaits(&file.name)
+    };
+    let plain: Vec<usize> = places.iter().filter(is_plain).copied().collect();
+    let names = plain.iter().map(|place| &staged[*place].file);
+    let names: Vec<_> = names
+        .map(|file| (&*file.temporary, file.name.name()))
+        .collect();
+    let together = plain.first().and_then(|place| {
+        let directory = staged[*place].file.folder.directory();
+        directory.rename_together(&names)
+    });
+    let renamed = plain.into_iter().zip(together.unwrap_or_default());
+    let mut renamed: BTreeMap<usize, io::Result<()>> = renamed.collect();
+    let each = places.iter().map(|place| match renamed.remove(place) {
+        Some(renamed) => renamed
+            .map_err(|error| failure_of("write", &staged[*place].entry.path.to_string(), &error)),
+        None => side
+            .renames
+            .time(|| rename_over(side, &staged[*place], kept.get(place))),
+    });
+    each.collect()
 }
 
 /// Gives a file its name, after moving an existing file out of the way if needed.

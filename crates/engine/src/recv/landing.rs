@@ -521,8 +521,17 @@ impl Destination {
         }
         // `take` runs once per session.
         let _ = self.place.set(Place::of(&*self.anchor));
-        lock(&self.times).learn_unit(&**partial.file());
-        if let Ok(status) = partial.file().status() {
+        match self.anchor.time_unit() {
+            Some(unit) => lock(&self.times).set_unit(unit),
+            None => lock(&self.times).learn_unit(&**partial.file()),
+        }
+        let is_apart = self.anchor.records().is_some();
+        let witnessed = if is_apart {
+            self.anchor.status()
+        } else {
+            partial.file().status()
+        };
+        if let Ok(status) = witnessed {
             // `take` runs once per session.
             let _ = self.witness.set((status.device, partial.file().clone()));
         }
@@ -570,7 +579,8 @@ impl Destination {
 
     fn claim_as(&self, name: &[u8]) -> Result<Partial, ClaimError> {
         // The journal's directory reports no notices: the copy reports the same ones.
-        let anchor = Arc::clone(&self.anchor);
+        let records = self.anchor.records();
+        let anchor = records.unwrap_or_else(|| Arc::clone(&self.anchor));
         let anchor = DestinationDirectory::new(anchor, Arc::default(), None);
         if self.keeper.keeping().anchor {
             // The copy sets the mode of the anchor when it ends.

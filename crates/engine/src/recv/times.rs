@@ -46,6 +46,16 @@ pub(super) struct KeptTimes {
 }
 
 impl KeptTimes {
+    /// Sets the resolution of a destination that stores all times with it.
+    pub(super) fn set_unit(&mut self, unit: u32) {
+        self.unit = Some(unit);
+        let all = |seconds| Timestamp {
+            seconds,
+            nanoseconds: 0,
+        };
+        self.within = Some((all(i64::MIN), all(i64::MAX)));
+    }
+
     /// Learns the resolution by setting a time on a new file. Afterwards the file's time is within
     /// two seconds of the present.
     pub(super) fn learn_unit(&mut self, file: &dyn StoredFile) {

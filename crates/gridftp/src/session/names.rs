@@ -12,6 +12,12 @@ use crate::protocol::time::{self, FileTime};
 /// fewer bytes than a socket buffer holds.
 const COMMANDS_AHEAD: usize = 32;
 
+/// The same for short commands.
+const SHORT_COMMANDS_AHEAD: usize = 256;
+
+/// Length of a short command in bytes.
+const SHORT_COMMAND_BYTES: usize = 256;
+
 impl Session {
     /// Makes a directory. Succeeds if it exists.
     ///
@@ -92,38 +98,6 @@ impl Session {
         self.control.command("RMD", Some(path)).map(|_| ())
     }
 
-    /// Returns the size of a file in bytes.
-    ///
-    /// # Errors
-    ///
-    /// If the file does not exist, or if it is a directory.
-    pub fn size(&mut self, path: &[u8]) -> Result<u64, Error> {
-        let reply = self.control.command("SIZE", Some(path))?;
-        size_of(&reply)
-    }
-
-    /// Returns the time of a file's last change.
-    ///
-    /// # Errors
-    ///
-    /// If the file does not exist, or if the server does not tell the time.
-    pub fn modified(&mut self, path: &[u8]) -> Result<FileTime, Error> {
-        let reply = self.control.command("MDTM", Some(path))?;
-        time_of(&reply)
-    }
-
-    /// Sets the time of a file's last change, in whole seconds.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unsupported`] if the server has no command for it, or if the year has not four
-    /// digits.
-    pub fn set_modified(&mut self, path: &[u8], modified: FileTime) -> Result<(), Error> {
-        let argument = modified_argument(path, modified).filter(|_| self.features.set_time);
-        let argument = argument.ok_or(Error::Unsupported("set the time of a file"))?;
-        self.control.command("MFMT", Some(&argument)).map(|_| ())
-    }
-
     /// Sets permission bits of a file.
     ///
     /// # Errors
@@ -161,8 +135,14 @@ impl Session {
         for (verb, argument) in commands {
             command::line(verb, Some(argument))?;
         }
+        let mut arguments = commands.iter().map(|(_, argument)| argument.len());
+        let ahead = if arguments.all(|length| length <= SHORT_COMMAND_BYTES) {
+            SHORT_COMMANDS_AHEAD
+        } else {
+            COMMANDS_AHEAD
+        };
         let mut replies = Vec::with_capacity(commands.len());
-        for batch in commands.chunks(COMMANDS_AHEAD) {
+        for batch in commands.chunks(ahead) {
             for (verb, argument) in batch {
                 self.control.send(verb, Some(argument))?;
             }

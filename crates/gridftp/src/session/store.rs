@@ -6,15 +6,13 @@ mod pieces;
 use std::io::{self, Write};
 
 pub(crate) use extended::Outgoing;
+use pieces::BLOCK_BYTES;
 pub use pieces::Pieces;
 
 use crate::error::Error;
 use crate::protocol::ranges::Ranges;
 use crate::session::Session;
 use crate::session::retrieve::Ended;
-
-/// Bytes of a file in one frame, or in one write in stream mode.
-pub(crate) const BLOCK_BYTES: usize = 256 * 1024;
 
 /// Local data of a file.
 pub trait Source {

@@ -284,9 +284,17 @@ fn the_checksum_of_the_server_is_that_of_the_data() {
     let mut checksum = Checksum::new(kind);
     checksum.update(&bytes);
     let path = server.remote("f");
-    assert_eq!(session.checksum(kind, &path, (0, None)).unwrap(), checksum.finish());
+    assert_eq!(
+        session.checksum(kind, &path, (0, None)).unwrap(),
+        checksum.finish()
+    );
     let absent = server.remote("absent");
-    assert!(session.checksum(kind, &absent, (0, None)).unwrap_err().means_absent());
+    assert!(
+        session
+            .checksum(kind, &absent, (0, None))
+            .unwrap_err()
+            .means_absent()
+    );
 }
 
 #[test]
@@ -326,6 +334,30 @@ fn pieces_are_stored_as_they_arrive() {
             session.store_pieces(&path, true, &pieces).unwrap();
             assert_eq!(std::fs::read(server.local("f")).unwrap(), b"");
             session.close();
+        }
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_during_a_transfer_is_a_lost_connection() {
+    for server in all() {
+        for options in modes() {
+            let mut session = server.session_with(options);
+            let path = server.remote("f");
+            let pieces = Pieces::new().unwrap();
+            pieces.push(0, vec![1; 4 << 20]);
+            std::thread::scope(|scope| {
+                let storing = scope.spawn(|| session.store_pieces(&path, true, &pieces));
+                // The transfer has begun when the server has stored some data.
+                while std::fs::metadata(server.local("f")).map_or(0, |file| file.len()) == 0 {
+                    std::thread::yield_now();
+                }
+                server.kill_sessions();
+                pieces.end();
+                let error = storing.join().unwrap().unwrap_err();
+                assert!(error.is_lost_connection(), "{error:?}");
+            });
+            std::fs::remove_file(server.local("f")).unwrap();
         }
     }
 }

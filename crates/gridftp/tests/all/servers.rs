@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use longhaul_gridftp::location::Location;
 use longhaul_gridftp::retrieve::{Fetch, Sink};
@@ -30,6 +30,8 @@ pub struct Server {
     pub kind: Kind,
     directory: tempfile::TempDir,
     port: u16,
+    /// First process of each session.
+    sessions: Arc<Mutex<Vec<i32>>>,
 }
 
 impl Server {
@@ -65,6 +67,8 @@ impl Server {
         };
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
+        let sessions = Arc::new(Mutex::new(Vec::new()));
+        let started = Arc::clone(&sessions);
         std::thread::spawn(move || {
             while let Ok((stream, _)) = listener.accept() {
                 let stream = OwnedFd::from(stream);
@@ -73,6 +77,7 @@ impl Server {
                 command.stdin(Stdio::from(stream.try_clone().unwrap()));
                 command.stdout(Stdio::from(stream)).stderr(Stdio::null());
                 let mut child = command.spawn().unwrap();
+                started.lock().unwrap().push(child.id() as i32);
                 std::thread::spawn(move || child.wait());
             }
         });
@@ -80,7 +85,26 @@ impl Server {
             kind,
             directory,
             port,
+            sessions,
         })
+    }
+
+    /// Kills the processes of all sessions.
+    pub fn kill_sessions(&self) {
+        let mut killed: Vec<i32> = self.sessions.lock().unwrap().drain(..).collect();
+        // Children come after their parents.
+        let parents: Vec<(i32, i32)> = processes();
+        let mut at = 0;
+        while let Some(parent) = killed.get(at).copied() {
+            let children = parents.iter().filter(|(_, above)| *above == parent);
+            killed.extend(children.map(|(child, _)| *child));
+            at += 1;
+        }
+        for process in killed {
+            let process = rustix::process::Pid::from_raw(process).unwrap();
+            // A session that has ended has no process.
+            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+        }
     }
 
     /// Path of a file on this host.
@@ -113,6 +137,19 @@ impl Server {
     pub fn session_with(&self, options: Options) -> Session {
         Session::open(&self.location(), options).unwrap()
     }
+}
+
+/// Returns all processes of this host, each with its parent.
+fn processes() -> Vec<(i32, i32)> {
+    let listed = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = listed.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let parents = numbers.filter_map(|number| {
+        // A process that has just ended has no status.
+        let text = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+        let parent = text.rsplit_once(") ")?.1.split(' ').nth(1)?;
+        Some((number, parent.parse().ok()?))
+    });
+    parents.collect()
 }
 
 fn rustix_is_root() -> bool {

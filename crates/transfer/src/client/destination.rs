@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use longhaul_engine::recv::landing::{Arrival, Destination};
-use longhaul_proto::handshake::Landing;
+use longhaul_proto::handshake::{Landing, Operation};
+use longhaul_storage::roots::OpenRoot;
 
+use super::local_paths;
 use super::owner::{owner, user_name};
 use super::run::Task;
 use crate::endpoint::local::open_file_of_stream;
 use crate::endpoint::{Sink, SinkOpening};
+use crate::settings::ConnectionSettings;
 use crate::spec::SpecError;
 use crate::stop::{Exit, Stop};
 
@@ -51,5 +54,27 @@ impl SinkOpening for Landed<'_> {
         }
         let how = (self.landing, &self.task.spec.options);
         self.task.here.destination(path, how, arrival)
+    }
+
+    fn changes(&self) -> bool {
+        self.task.spec.options.operation == Operation::Copy
+    }
+
+    fn open_in(
+        &self,
+        root: &dyn OpenRoot,
+        path: &[u8],
+        arrival: Arrival,
+    ) -> Result<Destination, Stop> {
+        if self.task.pipe.is_some() {
+            let text = "standard input cannot become a file at an FTP or GridFTP server";
+            return Err(Stop::new(Exit::Usage, text));
+        }
+        let how = (self.landing, &self.task.spec.options);
+        local_paths::destination_in(root, path, how, arrival)
+    }
+
+    fn connection(&self) -> &ConnectionSettings {
+        &self.task.spec.connection
     }
 }

@@ -13,7 +13,7 @@ use longhaul_net::principals::Principal;
 use longhaul_proto::command::FileCommand;
 use longhaul_proto::handshake::{Landing, Refused};
 use longhaul_proto::options::TransferOptions;
-use longhaul_storage::roots::Anywhere;
+use longhaul_storage::roots::{Anywhere, OpenRoot};
 
 use super::connection::open_stop;
 use crate::daemon::audit::{AuditSession, file_audit};
@@ -154,6 +154,31 @@ impl Here {
             Here::Beneath(principal, _) => Some(principal.name()),
         }
     }
+}
+
+/// Opens a destination in the file system of a server. Backups are kept beside the files.
+///
+/// # Errors
+///
+/// It cannot be opened, or the backups have a directory, which would be one of this host.
+pub(super) fn destination_in(
+    root: &dyn OpenRoot,
+    path: &[u8],
+    (landing, options): (Landing, &TransferOptions),
+    mut arrival: Arrival,
+) -> Result<Destination, Stop> {
+    let backup = arrival.backup.take();
+    if backup
+        .as_ref()
+        .is_some_and(|backup| backup.directory.is_some())
+    {
+        let text = "--backup-dir: an FTP or GridFTP server keeps backups only beside the files";
+        return Err(Stop::new(Exit::Usage, text));
+    }
+    let missing = Missing::for_operation(options.operation);
+    let opened = Destination::open(root, path, landing, missing, arrival);
+    let opened = opened.and_then(|opened| keeping_anywhere(opened, path, backup.as_ref()));
+    opened.map_err(|error| landing_stop(&error))
 }
 
 fn stop(refused: Refused) -> Stop {

@@ -1,12 +1,13 @@
-//! `ftp://`, `gsiftp://` and `sshftp://`: a path at an FTP or GridFTP server. It can only be a
-//! source.
+//! `ftp://`, `gsiftp://` and `sshftp://`: a path at an FTP or GridFTP server.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use longhaul_engine::listing::Depth;
+use longhaul_engine::recv::landing::{Arrival, Destination};
 use longhaul_engine::send::source::Source as OpenSource;
 use longhaul_gridftp::Error;
 use longhaul_gridftp::location::{Location, Scheme};
@@ -15,12 +16,18 @@ use longhaul_gridftp::session::{Options, TlsUse};
 
 use super::Endpoint;
 use super::error::EndpointError;
-use super::kind::{Definition, Kind, ListsHosts, NoSource, Source, SourceOpening, Tell};
+use super::kind::{
+    Definition, Kind, ListsHosts, NoSource, Sink, SinkOpening, Source, SourceOpening, Tell,
+};
 use super::local::list_in;
 use super::promises::Promises;
-use crate::ftp::{Server, Sessions};
+use crate::ftp::{Server, Sessions, WritableServer};
+use crate::ports::Ports;
 use crate::settings::{ConnectionSettings, DataSecurity};
 use crate::stop::{Exit, Stop};
+
+/// Variable with the ports of this host for data connections, as the tools of Globus read it.
+const GLOBUS_PORTS: &str = "GLOBUS_TCP_PORT_RANGE";
 
 /// Permission bits that would let other users read passwords.
 const OTHERS: u32 = 0o077;
@@ -30,8 +37,10 @@ pub(super) const KIND: Definition = Definition {
     notation: Some("ftp://HOST/PATH, gsiftp:// or sshftp:// (an FTP or GridFTP server)"),
     promises: Promises {
         source: true,
+        destination: true,
         files: true,
         trees: true,
+        atomic_names: true,
         ranges: true,
         resumes: true,
         repeatable: true,
@@ -83,6 +92,10 @@ impl Kind for FtpPath {
         Some(self)
     }
 
+    fn sink(&self) -> Option<&dyn Sink> {
+        Some(self)
+    }
+
     fn host_name(&self) -> Option<&str> {
         Some(&self.location.host)
     }
@@ -114,7 +127,32 @@ impl Source for FtpPath {
     }
 }
 
+impl Sink for FtpPath {
+    fn open(&self, opening: &dyn SinkOpening, arrival: Arrival) -> Result<Destination, Stop> {
+        let server = self.connect(opening.connection())?;
+        if !opening.changes() {
+            return opening.open_in(&server, &self.location.path, arrival);
+        }
+        let server = WritableServer::new(server, &self.server());
+        let server = server.map_err(|error| {
+            let text = format!("keep the records of the copy on this host: {error}");
+            Stop::new(Exit::Local, text)
+        })?;
+        opening.open_in(&server, &self.location.path, arrival)
+    }
+}
+
 impl FtpPath {
+    /// Returns the text that identifies the server and its user.
+    fn server(&self) -> String {
+        let Location {
+            scheme, user, host, ..
+        } = &self.location;
+        let (user, port) = (user.as_deref().unwrap_or_default(), self.location.port);
+        let port = port.or(scheme.default_port()).unwrap_or_default();
+        format!("{}://{user}@{host}:{port}", scheme.name())
+    }
+
     /// Connects to the server and logs in.
     fn connect(&self, connection: &ConnectionSettings) -> Result<Server, Stop> {
         let sessions = Sessions::new(self.with_login()?, options(connection)?);
@@ -186,10 +224,27 @@ fn options(connection: &ConnectionSettings) -> Result<Options, Stop> {
         buffer_bytes: buffer.map(|bytes| bytes.try_into().unwrap_or(u32::MAX)),
         tls,
         trusted: connection.authority.clone(),
-        ports: connection.ssh.ports.and_then(|ports| ports.range()),
+        ports: ports(connection)?,
         ssh: connection.ssh.words()?,
         ..Options::default()
     })
+}
+
+/// Returns the ports of this host for data connections: those of `--ports`, or those of the
+/// variable that the tools of Globus read. `None` permits all ports.
+fn ports(connection: &ConnectionSettings) -> Result<Option<RangeInclusive<u16>>, Stop> {
+    let named = match (connection.ssh.ports, std::env::var(GLOBUS_PORTS)) {
+        (Some(named), _) => named,
+        (None, Ok(text)) => parse_globus_ports(&text)
+            .map_err(|error| Stop::new(Exit::Usage, format!("{GLOBUS_PORTS}={text}: {error}")))?,
+        (None, Err(_)) => return Ok(None),
+    };
+    Ok(named.range())
+}
+
+/// Parses `FIRST,LAST` or `FIRST LAST`.
+fn parse_globus_ports(text: &str) -> Result<Ports, String> {
+    text.trim().replace([',', ' '], "-").parse()
 }
 
 #[cfg(test)]
@@ -206,7 +261,18 @@ mod tests {
         assert!(parse(b"h:ftp://x").is_none());
         let endpoint = parse(b"gsiftp://h/a%20b/").unwrap().unwrap();
         assert_eq!(endpoint.text(), b"gsiftp://h/a%20b/");
-        assert!(endpoint.host().is_none() && endpoint.sink().is_none());
+        assert!(endpoint.host().is_none() && endpoint.sink().is_some());
+    }
+
+    #[test]
+    fn the_ports_of_globus_are_parsed() {
+        for text in ["50000,50009", " 50000 50009"] {
+            let ports = parse_globus_ports(text).unwrap();
+            assert_eq!(ports.range(), Some(50000..=50009));
+        }
+        for bad in ["", "50009,50000", "1,2,3", "x,y"] {
+            assert!(parse_globus_ports(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -194,6 +194,24 @@ pub trait SinkOpening {
     ///
     /// Fails if the path cannot be opened.
     fn open_path(&self, path: &[u8], arrival: Arrival) -> Result<Destination, Stop>;
+
+    /// True if the command changes the destination. False for a comparison and a dry run.
+    fn changes(&self) -> bool;
+
+    /// Opens a path of another file system with the options of the command.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path cannot be opened, or if an option needs a file system of this host.
+    fn open_in(
+        &self,
+        root: &dyn OpenRoot,
+        path: &[u8],
+        arrival: Arrival,
+    ) -> Result<Destination, Stop>;
+
+    /// Returns the settings for connections to other hosts.
+    fn connection(&self) -> &ConnectionSettings;
 }
 
 /// A source that could not be opened.

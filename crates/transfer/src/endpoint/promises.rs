@@ -38,6 +38,8 @@ pub struct Promises {
     /// The endpoint may belong to a different person. Its device files and its set-user-ID bits are
     /// copied only if an option names them.
     pub foreign: bool,
+    /// Files can be removed after they were copied, and commands can run for copied files.
+    pub local_files: bool,
     /// A job that a daemon runs for a principal can use the endpoint. The daemon limits the job to
     /// the rights of the principal.
     pub jobs_of_daemons: bool,
@@ -63,6 +65,7 @@ impl Promises {
         standard_stream: false,
         always_encrypted: false,
         foreign: false,
+        local_files: false,
         jobs_of_daemons: false,
     };
 
@@ -82,6 +85,7 @@ impl Promises {
         digests: true,
         listing: true,
         ordered_listing: true,
+        local_files: true,
         ..Promises::NOTHING
     };
 }
@@ -95,7 +99,7 @@ mod tests {
 
     /// Rows of the table in SEMANTICS.md.
     // tidy: long because it names every property.
-    fn rows(promises: &Promises) -> [(&'static str, bool); 18] {
+    fn rows(promises: &Promises) -> [(&'static str, bool); 19] {
         let Promises {
             source,
             destination,
@@ -114,6 +118,7 @@ mod tests {
             standard_stream,
             always_encrypted,
             foreign,
+            local_files,
             jobs_of_daemons,
         } = *promises;
         [
@@ -134,6 +139,7 @@ mod tests {
             ("standard input or output", standard_stream),
             ("always encrypted", always_encrypted),
             ("devices and set-ID bits only on request", foreign),
+            ("`--move`, commands for copied files", local_files),
             ("jobs at a daemon", jobs_of_daemons),
         ]
     }

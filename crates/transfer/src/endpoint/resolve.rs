@@ -139,7 +139,8 @@ mod tests {
             (&["h:x", "u@h:x"], "b", "DifferentHosts"),
             (&["null:"], "b", "NotSource"),
             (&["a"], "zero:1B", "NotDestination"),
-            (&["a"], "ftp://h/x", "OnlySource"),
+            (&["a"], "ftp://h/x", "local, 1, true"),
+            (&["a"], "https://h/x", "OnlySource"),
             (&["gsiftp://h/x"], "u@h:x", "to u@h, 1, false"),
         ] {
             assert_eq!(shown(sources, destination), expected, "{sources:?}");

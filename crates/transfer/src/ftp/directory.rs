@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -13,13 +12,19 @@ use longhaul_gridftp::Error;
 use longhaul_gridftp::protocol::facts::{Entry, EntryKind};
 use longhaul_gridftp::session::{Listed, Session, join};
 use longhaul_proto::manifest::{MAXIMUM_NAME_BYTES, Timestamp};
-use longhaul_storage::refusing::refuse_changes;
-use longhaul_storage::{DataMode, Directory, FileKind, ListedName, NameList, Status, StoredFile};
+use longhaul_storage::journal::names::parse;
+use longhaul_storage::{
+    Creation, DataMode, Directory, FileKind, ListedName, NameList, Status, StoredFile,
+};
 use longhaul_system::queue::lock;
 
 use super::file::RemoteFile;
+use super::records::Names;
 use super::sessions::Sessions;
 use super::small_files::{SMALL_FILE_BYTES, SmallFiles};
+use super::stored_facts::{TIME_UNIT, inode_of, set_modified};
+use super::uploads::Uploads;
+use super::writing::{Writing, unsupported};
 
 /// Maximum number of entries of a directory. Their listing is kept in memory, about 200 bytes for
 /// each, and its texts.
@@ -45,9 +50,11 @@ pub struct RemoteDirectory {
     follows: bool,
     /// Directories to which the links on the way here lead.
     entered: Vec<PathBuf>,
-    status: Status,
+    status: Mutex<Status>,
     listing: Mutex<Option<Arc<Entries>>>,
     small_files: Arc<SmallFiles>,
+    /// State of a destination. `None` for a source.
+    writing: Option<Writing>,
 }
 
 impl RemoteDirectory {
@@ -66,12 +73,29 @@ impl RemoteDirectory {
         if entry.kind != EntryKind::Directory {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(RemoteDirectory::of(
-            sessions,
-            path,
-            (follows, Vec::new()),
-            &entry,
-        ))
+        let how = (follows, Vec::new());
+        Ok(Arc::new(RemoteDirectory::of(sessions, path, how, &entry)))
+    }
+
+    /// Opens a directory of a destination.
+    ///
+    /// # Errors
+    ///
+    /// As [`RemoteDirectory::open`].
+    pub fn open_writable(
+        sessions: Arc<Sessions>,
+        path: &[u8],
+        (uploads, records): (Arc<Uploads>, Arc<dyn Directory>),
+    ) -> io::Result<Arc<dyn Directory>> {
+        let entry = sessions.with(|session| session.status(path))?;
+        let entry = entry.ok_or(io::ErrorKind::NotFound)?;
+        if entry.kind != EntryKind::Directory {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        let writing = Some(Writing::new(uploads, records, path));
+        let how = (false, Vec::new());
+        let opened = RemoteDirectory::of(sessions, path, how, &entry);
+        Ok(Arc::new(RemoteDirectory { writing, ..opened }))
     }
 
     fn of(
@@ -79,20 +103,69 @@ impl RemoteDirectory {
         path: &[u8],
         (follows, entered): (bool, Vec<PathBuf>),
         entry: &Entry,
-    ) -> Arc<dyn Directory> {
-        Arc::new(RemoteDirectory {
+    ) -> RemoteDirectory {
+        RemoteDirectory {
             small_files: Arc::new(SmallFiles::new(Arc::clone(&sessions), path)),
-            status: status_of(entry, path, sessions.started()),
+            status: Mutex::new(status_of(entry, path, sessions.started())),
             sessions,
             path: path.to_vec(),
             follows,
             entered,
             listing: Mutex::new(None),
-        })
+            writing: None,
+        }
+    }
+
+    /// Returns the state of a destination.
+    fn writing(&self) -> io::Result<&Writing> {
+        let writing = self.writing.as_ref();
+        writing.ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
+    /// Gives files or directories other names. Returns their results in order. `None` if one of
+    /// the directories is no destination.
+    fn change_names(
+        &self,
+        target: &RemoteDirectory,
+        names: &[(&[u8], &[u8])],
+    ) -> Option<Vec<io::Result<()>>> {
+        let (writing, other) = (self.writing.as_ref()?, target.writing.as_ref()?);
+        let results = writing.change_names(other, names).into_iter().zip(names);
+        let results = results.map(|(result, (from, to))| {
+            let entry = match result? {
+                Some(entry) => entry,
+                None => {
+                    let mut entry = self.entry(from)?;
+                    self.take_entry(from);
+                    entry.name = to.to_vec();
+                    entry
+                }
+            };
+            target.put_entry(entry);
+            Ok(())
+        });
+        Some(results.collect())
+    }
+
+    /// Adds an entry to the listing, if that is known.
+    fn put_entry(&self, entry: Entry) {
+        if let Some(listing) = &mut *lock(&self.listing) {
+            Arc::make_mut(listing).insert(entry.name.clone(), Some(entry));
+        }
+    }
+
+    /// Removes an entry from the listing, if that is known.
+    fn take_entry(&self, name: &[u8]) {
+        if let Some(listing) = &mut *lock(&self.listing) {
+            Arc::make_mut(listing).remove(name);
+        }
     }
 
     /// Returns the entry of a name, from the listing if that is known.
     fn entry(&self, name: &[u8]) -> io::Result<Entry> {
+        if self.writing.as_ref().is_some_and(Writing::should_list) {
+            self.entries()?;
+        }
         let listing = lock(&self.listing).clone();
         let found = match listing {
             Some(listing) => match listing.get(name) {
@@ -205,10 +278,8 @@ fn status_of(entry: &Entry, path: &[u8], otherwise: Timestamp) -> Status {
         seconds: time.seconds,
         nanoseconds: time.nanoseconds,
     });
-    let mut hasher = DefaultHasher::new();
-    path.hash(&mut hasher);
     Status {
-        inode: hasher.finish(),
+        inode: inode_of(path),
         modified,
         changed: modified,
         ..Status::on_no_disk(kind, entry.mode.unwrap_or(mode), size)
@@ -230,15 +301,6 @@ fn target_path(directory: &[u8], target: &[u8]) -> PathBuf {
     path
 }
 
-/// Names in byte order.
-struct Names(std::vec::IntoIter<ListedName>);
-
-impl NameList for Names {
-    fn next_name(&mut self) -> io::Result<Option<ListedName>> {
-        Ok(self.0.next())
-    }
-}
-
 impl Directory for RemoteDirectory {
     fn open_directory(&self, name: &[u8]) -> io::Result<Arc<dyn Directory>> {
         let entry = self.entry(name)?;
@@ -258,10 +320,20 @@ impl Directory for RemoteDirectory {
         }
         let sessions = Arc::clone(&self.sessions);
         let how = (self.follows, entered);
-        Ok(RemoteDirectory::of(sessions, &path, how, &entry))
+        let mut opened = RemoteDirectory::of(sessions, &path, how, &entry);
+        if let Some(writing) = &self.writing {
+            if writing.take_made(name) {
+                opened.listing = Mutex::new(Some(Arc::default()));
+            }
+            opened.writing = Some(writing.below(&path));
+        }
+        Ok(Arc::new(opened))
     }
 
     fn open_file(&self, name: &[u8], _: DataMode) -> io::Result<Arc<dyn StoredFile>> {
+        if self.writing.is_some() && parse(name).is_some() {
+            return self.writing()?.stage(name, Creation::Existing);
+        }
         let entry = self.entry(name)?;
         let Some(size) = entry
             .size
@@ -271,13 +343,16 @@ impl Directory for RemoteDirectory {
         };
         let path = join(&self.path, name);
         let status = status_of(&entry, &path, self.sessions.started());
-        let file = if size <= SMALL_FILE_BYTES {
+        let mut file = if size <= SMALL_FILE_BYTES {
             let listing = lock(&self.listing).clone();
             let small_files = Arc::clone(&self.small_files);
             RemoteFile::small(small_files, listing, name, status)
         } else {
-            RemoteFile::large(Arc::clone(&self.sessions), path, status)
+            RemoteFile::large(Arc::clone(&self.sessions), path.clone(), status)
         };
+        if let Some(writing) = &self.writing {
+            file.make_changeable(Arc::clone(&writing.uploads), path);
+        }
         Ok(Arc::new(file))
     }
 
@@ -292,6 +367,10 @@ impl Directory for RemoteDirectory {
     }
 
     fn status_of(&self, name: &[u8]) -> io::Result<Status> {
+        let staged = self.writing.as_ref();
+        if let Some(status) = staged.and_then(|writing| writing.status_of(name)) {
+            return status;
+        }
         let entry = self.entry(name)?;
         let path = join(&self.path, name);
         let mut status = status_of(&entry, &path, self.sessions.started());
@@ -304,18 +383,26 @@ impl Directory for RemoteDirectory {
     }
 
     fn status(&self) -> io::Result<Status> {
-        Ok(self.status)
+        Ok(*lock(&self.status))
     }
 
     fn list(&self) -> io::Result<Box<dyn NameList>> {
         let entries = self.entries()?;
-        let names: Vec<ListedName> = entries
+        let mut names: Vec<ListedName> = entries
             .iter()
+            .filter(|(name, _)| self.writing.is_none() || parse(name).is_none())
             .map(|(name, entry)| ListedName {
                 name: name.clone().into(),
                 kind: entry.as_ref().map(|entry| self.kind_of(entry)),
             })
             .collect();
+        if let Some(writing) = &self.writing {
+            names.extend(writing.staging_names()?.into_iter().map(|name| ListedName {
+                name: name.into(),
+                kind: Some(FileKind::File),
+            }));
+            names.sort_by(|one, other| one.name.cmp(&other.name));
+        }
         Ok(Box::new(Names(names.into_iter())))
     }
 
@@ -331,7 +418,80 @@ impl Directory for RemoteDirectory {
         self
     }
 
-    refuse_changes!(io::ErrorKind::Unsupported);
+    fn create_file(
+        &self,
+        name: &[u8],
+        creation: Creation,
+        _: DataMode,
+    ) -> io::Result<Arc<dyn StoredFile>> {
+        self.writing()?.stage(name, creation)
+    }
+
+    fn make_directory(&self, name: &[u8], _: u32) -> io::Result<()> {
+        let made = self.writing()?.make(name)?;
+        self.put_entry(made);
+        Ok(())
+    }
+
+    fn make_symlink(&self, _: &[u8], _: &[u8]) -> io::Result<()> {
+        Err(unsupported(
+            "FTP cannot make symbolic links; --copy-links copies their targets",
+        ))
+    }
+
+    fn rename(&self, from: &[u8], target: &dyn Directory, to: &[u8]) -> io::Result<()> {
+        match target.as_any().downcast_ref::<RemoteDirectory>() {
+            Some(target) => {
+                let results = self.change_names(target, &[(from, to)]);
+                let unsupported = || vec![Err(io::ErrorKind::Unsupported.into())];
+                results.unwrap_or_else(unsupported).into_iter().collect()
+            }
+            None => Err(io::ErrorKind::CrossesDevices.into()),
+        }
+    }
+
+    fn rename_together(&self, names: &[(&[u8], &[u8])]) -> Option<Vec<io::Result<()>>> {
+        self.change_names(self, names)
+    }
+
+    fn remove_file(&self, name: &[u8]) -> io::Result<()> {
+        self.writing()?.remove(name)?;
+        self.take_entry(name);
+        Ok(())
+    }
+
+    fn remove_directory(&self, name: &[u8]) -> io::Result<()> {
+        self.writing()?.remove_empty(name)?;
+        self.take_entry(name);
+        Ok(())
+    }
+
+    fn set_modified_of(&self, name: &[u8], modified: Timestamp) -> io::Result<()> {
+        set_modified(&self.sessions, &join(&self.path, name), modified).map(drop)
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.writing()?.uploads.set_mode(&self.path, mode)?;
+        lock(&self.status).mode = mode;
+        Ok(())
+    }
+
+    fn set_modified(&self, modified: Timestamp) -> io::Result<()> {
+        let stored = set_modified(&self.sessions, &self.path, modified)?;
+        let mut status = lock(&self.status);
+        status.modified = stored;
+        status.changed = stored;
+        Ok(())
+    }
+
+    fn records(&self) -> Option<Arc<dyn Directory>> {
+        let writing = self.writing.as_ref()?;
+        Some(Arc::clone(&writing.records) as Arc<dyn Directory>)
+    }
+
+    fn time_unit(&self) -> Option<u32> {
+        Some(TIME_UNIT)
+    }
 }
 
 #[cfg(test)]

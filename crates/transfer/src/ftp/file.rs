@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
+use longhaul_engine::recv::landing::file_time_now;
 use longhaul_gridftp::protocol::ranges::Ranges;
 use longhaul_gridftp::retrieve::{Fetch, Sink};
-use longhaul_storage::refusing::refuse_writes;
+use longhaul_proto::manifest::Timestamp;
 use longhaul_storage::{Advice, DataMode, DataRange, Status, StoredFile};
 use longhaul_system::queue::lock;
 
@@ -14,11 +15,16 @@ use super::as_io;
 use super::directory::Entries;
 use super::sessions::Sessions;
 use super::small_files::SmallFiles;
+use super::stored_facts::set_modified;
+use super::uploads::Uploads;
 
 /// A file at a server.
 pub struct RemoteFile {
-    status: Status,
+    status: Mutex<Status>,
+    size: u64,
     data: Data,
+    /// Path of a file whose time and mode may be changed. `None` for a source.
+    changeable: Option<(Arc<Uploads>, Vec<u8>)>,
 }
 
 enum Data {
@@ -61,7 +67,21 @@ impl RemoteFile {
             name: name.to_vec(),
             read: Mutex::new(None),
         };
-        RemoteFile { status, data }
+        RemoteFile::of(status, data)
+    }
+
+    fn of(status: Status, data: Data) -> RemoteFile {
+        RemoteFile {
+            size: status.size,
+            status: Mutex::new(status),
+            data,
+            changeable: None,
+        }
+    }
+
+    /// Lets the time and the mode of the file be changed. `path` is its path.
+    pub fn make_changeable(&mut self, uploads: Arc<Uploads>, path: Vec<u8>) {
+        self.changeable = Some((uploads, path));
     }
 
     /// Returns a file that is fetched in parts.
@@ -71,7 +91,13 @@ impl RemoteFile {
             path,
             ahead: Mutex::default(),
         };
-        RemoteFile { status, data }
+        RemoteFile::of(status, data)
+    }
+
+    fn changeable(&self) -> io::Result<(&Arc<Uploads>, &[u8])> {
+        let changeable = self.changeable.as_ref();
+        let (uploads, path) = changeable.ok_or(io::ErrorKind::Unsupported)?;
+        Ok((uploads, path))
     }
 
     /// Reads a part of a large file.
@@ -82,7 +108,7 @@ impl RemoteFile {
         buffer: &mut [u8],
         offset: u64,
     ) -> io::Result<()> {
-        let size = self.status.size;
+        let size = self.size;
         let start = || Ahead::start(Arc::clone(sessions), path.to_vec(), size, offset);
         // Each attempt may take as long as the server may be silent.
         let mut may_start = true;
@@ -119,7 +145,7 @@ impl RemoteFile {
 }
 
 /// Reads a part of a file in a transfer of its own.
-fn read_directly(
+pub(super) fn read_directly(
     sessions: &Sessions,
     (path, size): (&[u8], u64),
     buffer: &mut [u8],
@@ -191,7 +217,7 @@ fn copy_overlap(buffer: &mut [u8], start: u64, bytes: &[u8], offset: u64) {
 
 impl StoredFile for RemoteFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let left = self.status.size.saturating_sub(offset);
+        let left = self.size.saturating_sub(offset);
         let count = usize::try_from(left)
             .unwrap_or(usize::MAX)
             .min(buffer.len());
@@ -210,7 +236,7 @@ impl StoredFile for RemoteFile {
                 let data = match &*read {
                     Some(data) => Arc::clone(data),
                     None => {
-                        let data = files.read(listing.as_deref(), name, self.status.size)?;
+                        let data = files.read(listing.as_deref(), name, self.size)?;
                         Arc::clone(read.insert(data))
                     }
                 };
@@ -226,13 +252,13 @@ impl StoredFile for RemoteFile {
     }
 
     fn status(&self) -> io::Result<Status> {
-        Ok(self.status)
+        Ok(*lock(&self.status))
     }
 
     fn next_data(&self, offset: u64) -> io::Result<Option<DataRange>> {
-        Ok((offset < self.status.size).then_some(DataRange {
+        Ok((offset < self.size).then_some(DataRange {
             start: offset,
-            end: self.status.size,
+            end: self.size,
         }))
     }
 
@@ -242,7 +268,51 @@ impl StoredFile for RemoteFile {
         DataMode::Buffered
     }
 
-    refuse_writes!(io::ErrorKind::Unsupported);
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn set_length(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn preallocate(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        let (uploads, path) = self.changeable()?;
+        uploads.set_mode(path, mode)?;
+        let mut status = lock(&self.status);
+        status.mode = mode;
+        status.changed = file_time_now();
+        Ok(())
+    }
+
+    fn set_modified(&self, modified: Timestamp) -> io::Result<()> {
+        let (uploads, path) = self.changeable()?;
+        let modified = set_modified(uploads.sessions(), path, modified)?;
+        let mut status = lock(&self.status);
+        status.modified = modified;
+        status.changed = file_time_now();
+        Ok(())
+    }
+
+    fn try_lock(&self) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn try_lock_shared(&self) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, OnceLock};
 
 use longhaul_engine::recv::landing::file_time_now;
 use longhaul_gridftp::Error;
 use longhaul_gridftp::location::Location;
+use longhaul_gridftp::protocol::features::{ChecksumKind, Features};
 use longhaul_gridftp::session::{Options, Session, TransferMode};
 use longhaul_proto::manifest::Timestamp;
 use longhaul_system::queue::lock;
@@ -15,7 +16,7 @@ use super::as_io;
 
 /// Maximum number of sessions: the number of concurrent connections that the paper of NCSA
 /// Genomics finds enough (003, Conclusion 2).
-const SESSIONS: usize = 4;
+pub const SESSIONS: usize = 4;
 
 /// Data connections of a shared session, which fetches small files and parts.
 const SHARED_CONNECTIONS: u8 = 2;
@@ -42,6 +43,8 @@ pub struct Sessions {
     options: Options,
     /// Time of entries whose server tells none. It makes them newer than all copies.
     started: Timestamp,
+    /// Abilities of the server.
+    features: OnceLock<Features>,
     /// True if the server could not connect to this host.
     streams_only: AtomicBool,
     /// True if the server rejected a session beside the shared ones.
@@ -67,6 +70,7 @@ impl Sessions {
             location,
             options,
             started: file_time_now(),
+            features: OnceLock::new(),
             streams_only: AtomicBool::new(false),
             is_limited: AtomicBool::new(false),
             failures: AtomicU32::new(0),
@@ -82,6 +86,18 @@ impl Sessions {
     /// Returns the time of entries whose server tells none.
     pub fn started(&self) -> Timestamp {
         self.started
+    }
+
+    /// True if the server sets the times of files.
+    pub fn sets_times(&self) -> bool {
+        self.features
+            .get()
+            .is_some_and(|features| features.set_time)
+    }
+
+    /// Returns the best checksum of files that the server computes.
+    pub fn checksum(&self) -> Option<ChecksumKind> {
+        self.features.get()?.checksum
     }
 
     /// True if the server permits sessions beside the shared ones, as far as is known.
@@ -119,7 +135,10 @@ impl Sessions {
         }
         let opened = Session::open(&self.location, options);
         match &opened {
-            Ok(_) => self.failures.store(0, Ordering::Relaxed),
+            Ok(session) => {
+                self.failures.store(0, Ordering::Relaxed);
+                self.features.get_or_init(|| session.features().clone());
+            }
             // A rejected login may be a limit of the number of sessions.
             Err(Error::Refused { .. }) => self.is_limited.store(true, Ordering::Relaxed),
             Err(_) => {
@@ -168,6 +187,26 @@ impl Sessions {
             }
             attempt += 1;
         }
+    }
+
+    /// Runs an operation once in a shared session.
+    ///
+    /// # Errors
+    ///
+    /// The error of the operation, or of a new session.
+    pub fn once<T>(
+        &self,
+        operation: impl FnOnce(&mut Session) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut session = self.take()?;
+        let result = operation(&mut session);
+        if result.as_ref().is_err_and(Error::ends_session) {
+            drop(session);
+            self.forget();
+        } else {
+            self.give_back(session);
+        }
+        result
     }
 
     /// Chooses stream mode if the server could not connect to this host. Closes the idle sessions

@@ -251,6 +251,9 @@ fn check_on_commit(spec: &TransferSpec) -> Result<(), SpecError> {
     if !makes_files(spec) {
         return refused("it runs for files that get a name of their own: not with - and null:");
     }
+    if !spec.destination.promises().local_files {
+        return refused("no command can run at an FTP or GridFTP server");
+    }
     fault_of(asked, &spec.flows).map_or(Ok(()), refused)
 }
 
@@ -291,6 +294,10 @@ fn check_filter_command(spec: &TransferSpec) -> Result<(), SpecError> {
     }
     if spec.options.move_away {
         return refused("what the command leaves out would be lost: it is not for --move");
+    }
+    let at_server = !spec.destination.promises().local_files;
+    if spec.options.filter_at == FilterAt::Destination && makes_files(spec) && at_server {
+        return refused("no command can run at an FTP or GridFTP server");
     }
     let is_generated = spec.sources.iter().any(Endpoint::is_generated);
     let no_files = spec.options.filter_at == FilterAt::Source && is_generated;
@@ -342,7 +349,7 @@ fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {
     if spec
         .sources
         .iter()
-        .any(|source| !source.promises().destination)
+        .any(|source| !source.promises().local_files)
     {
         return refused("files at a server of FTP, GridFTP or HTTP cannot be removed");
     }

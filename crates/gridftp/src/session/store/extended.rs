@@ -6,8 +6,8 @@ use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::pieces::{Next, Pieces};
-use super::{BLOCK_BYTES, Put, read_block};
+use super::pieces::{BLOCK_BYTES, Next, Pieces};
+use super::{Put, read_block};
 use crate::control::wait;
 use crate::data::may_repeat;
 use crate::error::Error;

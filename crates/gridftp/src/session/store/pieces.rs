@@ -6,10 +6,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::BLOCK_BYTES;
+use crate::control::Control;
 use crate::error::Error;
 use crate::session::Session;
 use crate::tls::DataStream;
+
+/// Bytes of a file in one frame, or in one write in stream mode.
+pub(super) const BLOCK_BYTES: usize = 256 * 1024;
 
 /// Bytes that wait to be sent. Beyond them, a thread that adds a piece waits.
 const WAITING_BYTES: usize = 32 << 20;
@@ -232,7 +235,7 @@ impl Session {
         let mut open: Option<DataStream> = None;
         while let Some(piece) = pieces.take_at(at, is_new) {
             if open.is_none() || piece.offset != at {
-                self.finish_stored(open.take())?;
+                finish(&mut self.control, open.take())?;
                 // At offset 0, servers remove the data that a file has.
                 if is_new != (piece.offset == 0) {
                     return Err(Error::Unsupported(
@@ -242,7 +245,9 @@ impl Session {
                 open = Some(self.start_stream("STOR", path, piece.offset)?);
                 is_new = false;
             }
-            let sent = open.as_mut().map_or(Ok(()), |to| to.write_all(&piece.bytes));
+            let sent = open
+                .as_mut()
+                .map_or(Ok(()), |to| to.write_all(&piece.bytes));
             if let Err(error) = sent {
                 // The reply gives the reason of a failure, such as a full disk.
                 drop(open.take());
@@ -254,18 +259,18 @@ impl Session {
         if is_new {
             open = Some(self.start_stream("STOR", path, 0)?);
         }
-        self.finish_stored(open)
+        finish(&mut self.control, open)
     }
+}
 
-    /// Ends a transfer in stream mode.
-    fn finish_stored(&mut self, stream: Option<DataStream>) -> Result<(), Error> {
-        let Some(mut stream) = stream else {
-            return Ok(());
-        };
-        let sent = stream.flush().and_then(|()| stream.finish());
-        self.control.finished("STOR")?;
-        sent.map_err(|error| Error::io("send data to the server", error))
-    }
+/// Ends a transfer in stream mode.
+fn finish(control: &mut Control, stream: Option<DataStream>) -> Result<(), Error> {
+    let Some(mut stream) = stream else {
+        return Ok(());
+    };
+    let sent = stream.flush().and_then(|()| stream.finish());
+    control.finished("STOR")?;
+    sent.map_err(|error| Error::io("send data to the server", error))
 }
 
 #[cfg(test)]
