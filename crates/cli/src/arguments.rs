@@ -42,8 +42,8 @@ use longhaul_net::identity::Fingerprint;
 use longhaul_net::principals::Fault;
 use longhaul_proto::digest::Integrity;
 use longhaul_proto::options::Stack;
-use longhaul_transfer::daemon::config_file;
 use longhaul_transfer::daemon::listen_address;
+use longhaul_transfer::daemon::{config_file, metrics};
 use longhaul_transfer::settings::DataSecurity;
 use longhaul_transfer::spec::written;
 use longhaul_units::ByteCount;
@@ -679,6 +679,10 @@ pub struct ServeArguments {
     /// is over. Their commands then resume with the restarted daemon. [default: end at once]
     #[arg(long, value_name = "TIME", default_value = "0s", hide_default_value = true, value_parser = longhaul_units::parse_span)]
     pub drain: Duration,
+    /// Serve metrics for Prometheus at http://ADDRESS:PORT/metrics, and the health at /healthz. The
+    /// address is a loopback address.
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = metrics::parse_address)]
+    pub metrics: Option<SocketAddr>,
     /// Append a record of who read, wrote or deleted which paths to this file, as JSON lines. A
     /// session's record is durable before it changes files.
     #[arg(long, value_name = "FILE")]

@@ -9,11 +9,13 @@
 //! - [`config_file`]: options of the daemon from a file
 //! - `control_requests`: copies with another daemon on behalf of a principal
 //! - `listing`: lists a path without a session
+//! - [`metrics`]: metrics for Prometheus over HTTP; `sums`: sums over the sessions
 //! - `quotas`: limits on simultaneous work, in total and per principal
 //! - `secrets`: paths that no root may contain
 //! - `sessions`: the running sessions; `session_log`: the log line of each
 //! - `signals`: handling of signals
 //! - `sources`: opens the sources that a principal requests
+//! - `systemd`: reports the state to the service manager
 //! - `unauthenticated`: limits the log lines about failed connections
 //! - `turns`: the order in which requests take over a transfer
 //! - `vouched`: hosts that a principal has vouched for
@@ -27,6 +29,7 @@ pub mod config_file;
 mod control_requests;
 pub mod listen_address;
 mod listing;
+pub mod metrics;
 mod quotas;
 mod secrets;
 mod session_log;
@@ -34,6 +37,8 @@ mod sessions;
 mod setup;
 mod signals;
 mod sources;
+mod sums;
+mod systemd;
 mod turns;
 mod unauthenticated;
 mod vouched;
@@ -66,6 +71,7 @@ use audit::{Audit, AuditSettings};
 pub use backups::keeping_anywhere;
 pub use calls::{Client, TOLD_WITHIN};
 use control_requests::Jobs;
+use metrics::Facts;
 use quotas::Quotas;
 use secrets::Secrets;
 use session_log::SessionLog;
@@ -181,6 +187,8 @@ pub struct DaemonSettings {
     pub sessions: usize,
     /// Time for running sessions to end after SIGTERM.
     pub drain: Duration,
+    /// Loopback address of the metrics.
+    pub metrics: Option<SocketAddr>,
     /// Audit log.
     pub audit: Option<AuditSettings>,
     /// If true, roots may contain the daemon's secrets.
@@ -197,6 +205,7 @@ pub struct Listening {
     files: Files,
     signals: Signals,
     audit: Option<Arc<Audit>>,
+    metrics: Option<TcpListener>,
 }
 
 impl Listening {
@@ -214,6 +223,7 @@ impl Listening {
         };
         let listener = listener.map_err(|error| Stop::because(Exit::Local, error))?;
         let address = listener.local_addr();
+        let metrics = settings.metrics.map(metrics::listen).transpose()?;
         let audit = settings.audit.clone().map(opened_audit).transpose()?;
         let files = Files {
             principals: settings.principals.clone(),
@@ -231,6 +241,7 @@ impl Listening {
             files,
             signals,
             audit,
+            metrics,
         })
     }
 
@@ -257,6 +268,7 @@ impl Listening {
             files,
             signals,
             audit,
+            metrics,
             ..
         } = self;
         let jobs = setup.state.join("jobs");
@@ -278,10 +290,27 @@ impl Listening {
         let stop = daemon.obey_signals(signals)?;
         control_requests::clear(jobs);
         daemon.warn_of_dates();
+        if let Some(metrics) = metrics {
+            let observed = Arc::clone(&daemon);
+            metrics::serve(metrics, move || facts_of(&observed))?;
+        }
+        systemd::report("READY=1");
         daemon.accept_until(&listener, &options, &stop)?;
+        systemd::report("STOPPING=1");
         let ended = daemon.sessions.end_all();
         daemon.session_log.finish(LAST_LINES);
         Ok(ended)
+    }
+}
+
+/// Returns the values of the metrics.
+fn facts_of(daemon: &Daemon) -> Facts {
+    Facts {
+        sums: daemon.session_log.sums(),
+        sessions_limit: daemon.sessions.most(),
+        is_draining: daemon.sessions.is_draining(),
+        connections: daemon.arrivals.load(Ordering::Relaxed),
+        certificate_end: daemon.tls().validity().not_after,
     }
 }
 

@@ -63,6 +63,7 @@ fn settings(arguments: ServeArguments) -> DaemonSettings {
         },
         sessions: arguments.sessions as usize,
         drain: arguments.drain,
+        metrics: arguments.metrics,
         audit: arguments.audit.map(|file| AuditSettings {
             file,
             each_file: arguments.audit_files,

@@ -21,6 +21,7 @@ mod http;
 #[path = "../../../stores/tests/all/http_server.rs"]
 #[allow(dead_code)]
 mod http_server;
+mod metrics;
 mod multipath;
 mod ports;
 mod revocation;

@@ -45,6 +45,7 @@ use super::backups::{keeping_anywhere, keeping_beneath};
 use super::quotas::Held;
 use super::sessions::{Key, Running, destination_of};
 use super::sources::{open_sources, source_filter_of};
+use super::sums::Ended;
 use super::turns::{Rank, Turn};
 use super::vouched::{COUNTS_FOR, Word};
 use super::{Daemon, FIRST_FRAME, LAST_WORDS};
@@ -680,7 +681,9 @@ impl Daemon {
             tracing::info!(bytes, "live heap: {bytes} bytes");
         }
         // Write the log line first: a stopping daemon exits as soon as no session is left.
-        self.session_log.write(id, &described(&ending.farewell));
+        let farewell = &ending.farewell;
+        self.session_log
+            .write(id, ended_of(farewell), &described(farewell));
         self.sessions.remove(id);
     }
 }
@@ -761,6 +764,16 @@ fn proved<'a>(
             let text = format!("your certificate {dates}: renew it, or correct the clock");
             Err(refused(Refusal::Credential, text))
         }
+    }
+}
+
+fn ended_of(farewell: &Farewell) -> Ended {
+    match farewell {
+        Farewell::Complete => Ended::Complete,
+        Farewell::Fenced => Ended::Superseded,
+        Farewell::Cancelled => Ended::Cancelled,
+        Farewell::Broken(_) | Farewell::Restarting => Ended::Broken,
+        Farewell::Storage(_) => Ended::Storage,
     }
 }
 

@@ -28,7 +28,7 @@ use longhaul_proto::handshake::{Answer, ControlRequest, Refusal, Refused, Target
 use super::admission::{Visitor, authenticate, refused, restarting};
 use super::audit::job::job_variable;
 use super::quotas::{Held, Most};
-use super::{Daemon, LAST_WORDS};
+use super::{Daemon, LAST_WORDS, systemd};
 use crate::between_hosts::channels::{self, Place};
 use crate::between_hosts::confined::CONNECT_WITHIN;
 use crate::between_hosts::dialing::{self, Closed, Dialing};
@@ -252,6 +252,7 @@ impl Daemon {
                 if self.terms.logs_json { "1" } else { "0" },
             )
             .envs(self.audit.iter().map(|audit| job_variable(audit, peer)))
+            .env_remove(systemd::SOCKET)
             .env_remove("SSH_CONNECTION")
             .current_dir("/")
             .stdin(Stdio::from(OwnedFd::from(far)))

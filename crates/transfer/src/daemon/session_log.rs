@@ -1,4 +1,4 @@
-//! Log line that each session gets when it ends.
+//! Log line that each session gets when it ends, and sums over the sessions for the metrics.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,15 +6,19 @@ use std::time::{Duration, Instant};
 
 use longhaul_engine::session::{Progress, Transfer};
 use longhaul_proto::handshake::{Operation, SessionId};
+use longhaul_system::queue::lock;
 use longhaul_units::ByteCount;
 
 use super::audit::AuditSession;
+use super::sums::{Ended, Sums};
 
 /// Sessions without a log line so far.
 #[derive(Default)]
 pub struct SessionLog {
     due: Mutex<HashMap<SessionId, Due>>,
     written: Condvar,
+    /// Sums over the sessions that have ended. Locked after `due`.
+    ended: Mutex<Sums>,
 }
 
 struct Due {
@@ -46,13 +50,24 @@ impl SessionLog {
     }
 
     /// Writes the log line of a session that has ended, at most once.
-    pub fn write(&self, id: SessionId, outcome: &str) {
+    pub fn write(&self, id: SessionId, ended: Ended, outcome: &str) {
         // The lock is held while the line is written, so that `finish` waits for it.
         let mut all = self.lock();
         if let Some(due) = all.remove(&id) {
             due.log(outcome);
+            due.add_to(&mut lock(&self.ended), Some(ended));
         }
         self.written.notify_all();
+    }
+
+    /// Returns the sums over all sessions, running ones included.
+    pub fn sums(&self) -> Sums {
+        let all = self.lock();
+        let mut sums = lock(&self.ended).clone();
+        for due in all.values() {
+            due.add_to(&mut sums, None);
+        }
+        sums
     }
 
     /// Waits up to `within` until each session has its line, then writes the missing ones.
@@ -74,6 +89,32 @@ impl SessionLog {
 }
 
 impl Due {
+    /// Adds the session to the sums of its principal. `ended` is `None` while it runs.
+    fn add_to(&self, sums: &mut Sums, ended: Option<Ended>) {
+        let summary = self.transfer.summary();
+        let progress = self.transfer.measurements().progress();
+        let of = sums.of(&self.principal);
+        match ended {
+            None => of.running += 1,
+            Some(ended) => *of.ended.entry(ended).or_default() += 1,
+        }
+        let bytes = bytes_of(summary.operation(), summary.is_sending(), &progress);
+        let files = match summary.operation() {
+            Operation::Copy => progress.files,
+            Operation::DryRun | Operation::Verify => 0,
+        };
+        match (summary.operation(), summary.is_sending()) {
+            (Operation::Copy, true) => of.sent.add(bytes, files),
+            (Operation::Copy, false) => of.received.add(bytes, files),
+            (Operation::DryRun | Operation::Verify, _) => {}
+        }
+        of.deleted += match summary.operation() {
+            Operation::Copy => progress.deleted_entries,
+            Operation::DryRun | Operation::Verify => 0,
+        };
+        of.failed += progress.failed_entries;
+    }
+
     fn log(&self, outcome: &str) {
         let Due {
             principal,

@@ -86,6 +86,11 @@ impl Sessions {
         }
     }
 
+    /// Returns the maximum number of simultaneous sessions.
+    pub fn most(&self) -> usize {
+        self.most.of_all
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<SessionId, Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }

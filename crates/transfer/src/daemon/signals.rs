@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::Daemon;
+use super::{Daemon, systemd};
 use crate::hangup::end_commands_at;
 use crate::stop::{Exit, Stop};
 
@@ -62,6 +62,7 @@ fn drain(daemon: &Arc<Daemon>, stopping: &Arc<OwnedFd>) -> bool {
         return false;
     };
     tracing::info!("no new sessions are accepted; number of running sessions: {count}");
+    systemd::report("STATUS=draining");
     let (daemon, stopping) = (Arc::clone(daemon), Arc::clone(stopping));
     let thread = std::thread::Builder::new().name("drain".into());
     let started = thread.spawn(move || {
