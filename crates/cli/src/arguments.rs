@@ -8,6 +8,7 @@ mod analysis;
 mod bench;
 mod between;
 mod choices;
+mod cluster;
 mod commands;
 mod compression;
 mod criteria;
@@ -58,6 +59,7 @@ pub use between::{
     AttachArguments, BetweenArguments, CancelArguments, JobsArguments, LimitArguments,
 };
 use choices::{Choice, one_of};
+pub use cluster::{ClusterArguments, WorkerArguments};
 pub use commands::CommandArguments;
 pub use compression::CompressionArguments;
 pub use criteria::CriteriaArguments;
@@ -287,6 +289,9 @@ pub enum Command {
     /// Print the fingerprint of a certificate's key, for principals.toml and --fingerprint.
     #[command(after_help = "Example:\n  longhaul fingerprint alice.pem")]
     Fingerprint(FingerprintArguments),
+    /// Run a worker of a copy between clusters. Started by `cp --cluster` on each host; orders come
+    /// on standard input, and the worker ends with it.
+    Worker(WorkerArguments),
     /// Serve the remote end of a copy over SSH. Started by ssh, not by users.
     #[command(hide = true)]
     Remote(RemoteArguments),
@@ -463,6 +468,8 @@ pub struct CopyArguments {
     pub deletion: DeletionArguments,
     #[command(flatten)]
     pub commands: CommandArguments,
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
     #[command(flatten)]
     pub accounts: AccountArguments,
     /// Keep the set-user-ID and set-group-ID bits of files that belong to another user or

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod clean;
+pub mod cluster;
 pub mod cp;
 pub mod doctor;
 pub mod fingerprint;

@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         Command::Ls(arguments) => commands::ls::run(&arguments),
         Command::Verify(arguments) => commands::verify::run(&arguments),
         Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::Worker(arguments) => commands::cluster::worker(arguments),
         Command::Remote(arguments) => commands::remote::run(&arguments),
         Command::Jobs(arguments) => commands::jobs::jobs(&arguments),
         Command::Attach(arguments) => commands::jobs::attach(&arguments),

@@ -252,6 +252,25 @@ impl TransferOptions {
         }
     }
 
+    /// Returns the options for a part of the files. Another session deletes and reports omitted
+    /// entries. If `update` is true, files that are newer at the destination stay.
+    #[must_use]
+    pub fn of_part(self, update: bool) -> TransferOptions {
+        TransferOptions {
+            deletion: None,
+            report_omitted: false,
+            ..self.updating(update)
+        }
+    }
+
+    /// Returns the options with which files that are newer at the destination stay, if `update` is
+    /// true or the user requested it.
+    #[must_use]
+    pub fn updating(mut self, update: bool) -> TransferOptions {
+        self.criteria.update |= update;
+        self
+    }
+
     /// Returns the options that [`TransferOptions::permits`] looks at. The rules of filters are
     /// removed, because they give no rights and may be long.
     #[must_use]

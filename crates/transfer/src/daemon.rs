@@ -195,6 +195,36 @@ pub struct DaemonSettings {
     pub unguarded: bool,
 }
 
+impl DaemonSettings {
+    /// Returns the settings of a daemon that serves one directory to one principal, without the
+    /// right to write, on any port of all addresses.
+    pub fn of_root(root: PathBuf, state: PathBuf, terms: Terms) -> DaemonSettings {
+        DaemonSettings {
+            listen: SocketAddr::from(([0; 16], 0)),
+            ports: Some(Ports::default()),
+            principals: None,
+            root: Some(root),
+            write: false,
+            keep_set_ids: false,
+            keep_owners: false,
+            make_devices: false,
+            delete: false,
+            on_commit: Vec::new(),
+            filters: Vec::new(),
+            state: Some(state),
+            certificate: None,
+            key: None,
+            allow_dial: None,
+            terms,
+            sessions: 1,
+            drain: Duration::ZERO,
+            audit: None,
+            metrics: None,
+            unguarded: false,
+        }
+    }
+}
+
 /// A daemon that listens but does not yet accept connections.
 pub struct Listening {
     listener: TcpListener,

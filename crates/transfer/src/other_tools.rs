@@ -4,4 +4,5 @@
 pub mod commands;
 pub mod numbers;
 pub mod options;
+pub mod taking;
 pub mod values;

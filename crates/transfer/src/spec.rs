@@ -60,10 +60,18 @@ pub struct TransferSpec {
     /// copies reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_rate: Option<u64>,
+    /// Task of a transfer between clusters, at most [`MAXIMUM_TASK_BYTES`] long. Sessions of
+    /// different tasks are different transfers, and sessions of one task take over from each other,
+    /// also if they run on different hosts. `None` for every other transfer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
     /// Settings for connecting to hosts and authenticating them.
     #[serde(default)]
     pub connection: ConnectionSettings,
 }
+
+/// Maximum length of [`TransferSpec::task`] in bytes.
+pub const MAXIMUM_TASK_BYTES: usize = 64;
 
 /// Limits on rate, memory, time, errors and attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,6 +118,28 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Smallest rate of a share, in bytes per second.
+    const LEAST_SHARE: u64 = 1000;
+
+    /// Returns the limits of one of several sessions that run at the same time. Limits of time,
+    /// errors and attempts apply to the whole transfer and are removed.
+    #[must_use]
+    pub fn share(self, sessions: u32) -> Limits {
+        let share = |rate: BandwidthLimit| {
+            let rate = rate.bytes_per_second() / u64::from(sessions.max(1));
+            let rate = rate.max(Limits::LEAST_SHARE);
+            BandwidthLimit::of_bytes_per_second(rate).ok().flatten()
+        };
+        Limits {
+            rate: self.rate.and_then(share),
+            errors: None,
+            stop_after: None,
+            retries: None,
+            retries_sleep: None,
+            ..self
+        }
+    }
+
     /// Returns the age at which leftovers expire; `None`: never.
     pub fn expiry(&self) -> Option<Duration> {
         self.leftovers_expire.map(Duration::from_millis)
@@ -159,6 +189,7 @@ impl TransferSpec {
             flows: FixedFlows::default(),
             policy: Policy::default(),
             path_rate: None,
+            task: None,
             connection: ConnectionSettings::default(),
         }
     }

@@ -66,6 +66,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "longhaul-cluster",
+        &[
+            "longhaul-engine",
+            "longhaul-model",
+            "longhaul-net",
+            "longhaul-proto",
+            "longhaul-storage",
+            "longhaul-system",
+            "longhaul-testing",
+            "longhaul-transfer",
+            "longhaul-units",
+        ],
+    ),
+    (
         "longhaul-lab",
         &["longhaul-measure", "longhaul-testing", "longhaul-units"],
     ),
@@ -88,6 +102,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "longhaul",
         &[
+            "longhaul-cluster",
             "longhaul-engine",
             "longhaul-gridftp",
             "longhaul-instrument",
@@ -127,7 +142,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
 
 /// Crates of others that a crate of ours may not name, so that it stays what it is: a
 /// transfer has no command line.
-const FORBIDDEN: [(&str, &str); 2] = [
+const FORBIDDEN: [(&str, &str); 3] = [
+    ("longhaul-cluster", "clap"),
     ("longhaul-transfer", "clap"),
     ("longhaul-instrument", "clap"),
 ];

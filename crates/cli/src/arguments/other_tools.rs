@@ -20,6 +20,7 @@ pub use longhaul_transfer::other_tools::commands::refuse as refuse_command;
 pub use tips::without_wrong_tips;
 
 use longhaul_transfer::other_tools::options::{self, Options};
+use longhaul_transfer::other_tools::taking::refuse_attached;
 
 /// Adds the options of other tools to `cp`. One of them is `-h`, rsync's human-readable numbers.
 pub fn add_options(cp: Command) -> Command {
@@ -141,7 +142,7 @@ fn written(name: &str) -> String {
 ///
 /// Returns a message with the equivalent in longhaul.
 pub fn refuse_options_of_line(shown: Command, line: &[OsString]) -> Result<(), String> {
-    scp_values::refuse_attached(line)?;
+    refuse_attached(line)?;
     let matches = shown.ignore_errors(true).try_get_matches_from(line);
     match matches.as_ref().map(ArgMatches::subcommand) {
         Ok(Some(("cp", cp))) => refuse_options(cp),
@@ -151,7 +152,7 @@ pub fn refuse_options_of_line(shown: Command, line: &[OsString]) -> Result<(), S
 
 /// Returns the hint about an attached value of scp if there is one, else `hint`.
 pub fn better_hint(hint: String, line: &[OsString]) -> String {
-    scp_values::refuse_attached(line).err().unwrap_or(hint)
+    refuse_attached(line).err().unwrap_or(hint)
 }
 
 /// Returns an error with this text in clap's format.

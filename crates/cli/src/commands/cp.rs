@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longhaul_transfer::about::About;
 use longhaul_transfer::between_hosts::job_protocol::Shown;
-use longhaul_transfer::between_hosts::sides::{JobRequest, named};
+use longhaul_transfer::between_hosts::sides::{JobRequest, named_ends};
 use longhaul_transfer::between_hosts::{own_job, starting};
 use longhaul_transfer::client::observer::{Control, Observer};
 use longhaul_transfer::client::run::{self, Place};
@@ -26,6 +26,9 @@ pub fn run(arguments: &CopyArguments) -> Exit {
 }
 
 fn copy(arguments: &CopyArguments) -> Result<Exit, Stop> {
+    if arguments.cluster.cluster {
+        return super::cluster::copy(arguments);
+    }
     check_ends(&arguments.paths)?;
     let command = Command {
         spec: &arguments.spec()?,
@@ -97,7 +100,7 @@ impl Command<'_> {
         });
         let control = Control::default();
         let operation = self.spec.options.operation;
-        let about = About::new(operation, self.named(), self.shown.verbose);
+        let about = About::new(operation, named_ends(&self.paths), self.shown.verbose);
         let report = Report::new(self.shown, manifest, &control)?.comparing(about.compares());
         end_at_signal(&control);
         let _offer = running::offer(&control, [&about.ends[0], &about.ends[1]]);
@@ -120,7 +123,7 @@ impl Command<'_> {
         };
         run(&JobRequest {
             spec: self.spec,
-            named: self.named(),
+            named: named_ends(&self.paths),
             shown: self.shown,
             manifest: self.manifest,
             accounts: self.writes.files().into(),
@@ -128,18 +131,5 @@ impl Command<'_> {
             through_local: self.between.through_local,
             viewer: &screen,
         })
-    }
-
-    fn named(&self) -> [String; 2] {
-        let (to, sources) = match self.paths.split_last() {
-            Some((to, sources)) => (named(to), sources),
-            None => (String::new(), &[][..]),
-        };
-        let first = sources.first().map_or(String::new(), |first| named(first));
-        let from = match sources.len() {
-            0 | 1 => first,
-            count => format!("{first} and {} more", count - 1),
-        };
-        [from, to]
     }
 }

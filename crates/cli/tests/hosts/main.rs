@@ -6,6 +6,7 @@
 mod audit;
 mod between;
 mod between_kills;
+mod clusters;
 mod daemons;
 mod daemons_through;
 mod detached;

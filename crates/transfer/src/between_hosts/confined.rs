@@ -155,6 +155,7 @@ impl Confined {
             flows,
             policy,
             path_rate,
+            task,
             connection,
         } = asked.into_spec();
         let expire = self.expiry.map(|age| age.as_millis());
@@ -177,6 +178,7 @@ impl Confined {
             flows,
             policy,
             path_rate,
+            task,
             connection: connection_of(connection)?,
         };
         let address = self.other_end(&spec, reach)?;

@@ -111,6 +111,20 @@ pub fn named(path: &std::ffi::OsStr) -> String {
     text
 }
 
+/// Returns the sources and the destination of a command as the user named them, in short.
+pub fn named_ends(paths: &[&std::ffi::OsString]) -> [String; 2] {
+    let (to, sources) = match paths.split_last() {
+        Some((to, sources)) => (named(to), sources),
+        None => (String::new(), &[][..]),
+    };
+    let first = sources.first().map_or(String::new(), |first| named(first));
+    let from = match sources.len() {
+        0 | 1 => first,
+        count => format!("{first} and {} more", count - 1),
+    };
+    [from, to]
+}
+
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;

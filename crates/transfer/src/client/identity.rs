@@ -14,6 +14,9 @@ use crate::endpoint::Endpoint;
 /// Context string for the key derivation. Its last word is the version.
 const VERSION: &str = "longhaul 2026 source of a transfer 2";
 
+/// Begin of the place of a task. No name of a host or of a file system contains a zero byte.
+const TASK: &[u8] = b"task \0";
+
 /// Keys of a transfer on this host, and on all hosts that see the same sources.
 pub struct SourceKey {
     /// Hash of this host and the sources.
@@ -24,7 +27,8 @@ pub struct SourceKey {
 }
 
 impl SourceKey {
-    /// Computes the keys of the given sources.
+    /// Computes the keys of the given sources. `task` is the specification's; all hosts have the
+    /// same keys for a task.
     ///
     /// # Errors
     ///
@@ -33,9 +37,15 @@ impl SourceKey {
         sources: &[Endpoint],
         here: &Here,
         assembly: Option<Assembly>,
+        task: Option<&str>,
     ) -> io::Result<SourceKey> {
-        let host = host_name();
         let part = assembly.and_then(Assembly::range);
+        if let Some(task) = task {
+            let source = hash(&[TASK, task.as_bytes()].concat(), sources, here, part)?;
+            let anywhere = Some(source);
+            return Ok(SourceKey { source, anywhere });
+        }
+        let host = host_name();
         let mut key = SourceKey {
             source: hash(host.as_bytes(), sources, here, part)?,
             anywhere: None,
@@ -122,6 +132,16 @@ mod tests {
         assert_eq!(keys.len(), all.len());
         assert_eq!(key(&["/a"]), key(&["/a"]));
         assert_ne!(key(&["-"]), key(&["-"]), "a pipe is read once");
+    }
+
+    #[test]
+    fn tasks_have_keys_of_their_own() {
+        let source = [Endpoint::parse("/a".as_ref()).unwrap()];
+        let key = |task| SourceKey::new(&source, &Here::Anywhere, None, task).unwrap();
+        assert_ne!(key(None).source, key(Some("1")).source);
+        assert_ne!(key(Some("1")).source, key(Some("2")).source);
+        assert_eq!(key(Some("1")).source, key(Some("1")).source);
+        assert_eq!(key(Some("1")).anywhere, Some(key(Some("1")).source));
     }
 
     #[test]

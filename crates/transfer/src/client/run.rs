@@ -501,7 +501,9 @@ impl Task {
 
     /// Returns the keys that identify this transfer.
     pub(super) fn key(&self) -> Result<SourceKey, Stop> {
-        let key = SourceKey::new(&self.sources, &self.here, self.spec.options.assembly);
+        let spec = &self.spec;
+        let (assembly, task) = (spec.options.assembly, spec.task.as_deref());
+        let key = SourceKey::new(&self.sources, &self.here, assembly, task);
         key.map_err(|error| Stop::because(Exit::Local, error))
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use super::names::check_names;
-use super::{FixedFlows, SpecError, TransferSpec, VERSION};
+use super::{FixedFlows, MAXIMUM_TASK_BYTES, SpecError, TransferSpec, VERSION};
 use crate::endpoint::{Endpoint, Link};
 use crate::settings::DataSecurity;
 use longhaul_engine::send::source::last_name;
@@ -74,6 +74,7 @@ impl ValidSpec {
         check_policy(&spec)?;
         check_numbers(&spec)?;
         check_connection(&spec)?;
+        check_task(&spec)?;
         Ok(ValidSpec { spec, direction })
     }
 
@@ -87,6 +88,23 @@ impl ValidSpec {
     pub fn other_host(&self) -> Option<&str> {
         let mut ends = self.spec.sources.iter().chain([&self.spec.destination]);
         ends.find_map(|end| end.host().map(|host| host.name()))
+    }
+
+    /// Returns the reason why a transfer between clusters is not possible with these options.
+    pub fn fault_between_clusters(&self) -> Option<&'static str> {
+        let options = &self.spec.options;
+        if options.move_away {
+            return Some("--move is not available: remove it");
+        }
+        if options.on_commit.is_some() || options.filter_command.is_some() {
+            return Some("--on-commit and --filter-cmd are not available: remove them");
+        }
+        (!options.selection.recursive).then_some("only directories are copied: add -r")
+    }
+
+    /// True if files that are newer at the destination stay.
+    pub fn updates(&self) -> bool {
+        self.spec.options.criteria.update
     }
 
     /// Returns the specification, to be changed and validated again.
@@ -269,6 +287,18 @@ fn fault_of(asked: &FileCommand, flows: &FixedFlows) -> Option<&'static str> {
         );
     }
     (!asked.is_valid()).then_some(COMMAND_BOUNDS)
+}
+
+fn check_task(spec: &TransferSpec) -> Result<(), SpecError> {
+    let bytes = spec.task.as_ref().map_or(1, String::len);
+    if (1..=MAXIMUM_TASK_BYTES).contains(&bytes) {
+        Ok(())
+    } else {
+        Err(SpecError::Range {
+            field: "task",
+            text: "it has 1 to 64 bytes",
+        })
+    }
 }
 
 /// True if the copied data become files with names.
