@@ -74,6 +74,10 @@ impl SinkOpening for Landed<'_> {
         local_paths::destination_in(root, path, how, arrival)
     }
 
+    fn streams(&self) -> Option<u32> {
+        self.task.spec.flows.streams
+    }
+
     fn connection(&self) -> &ConnectionSettings {
         &self.task.spec.connection
     }

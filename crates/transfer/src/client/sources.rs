@@ -66,6 +66,10 @@ impl SourceOpening for Named<'_> {
         self.task.pipe.as_ref().map(standard::source_of)
     }
 
+    fn streams(&self) -> Option<u32> {
+        self.task.spec.flows.streams
+    }
+
     fn connection(&self) -> &ConnectionSettings {
         &self.task.spec.connection
     }

@@ -115,21 +115,21 @@ impl Kind for FtpPath {
     }
 
     fn list(&self, depth: Depth, hosts: &dyn ListsHosts, tell: &mut Tell<'_>) -> Result<(), Stop> {
-        let server = self.connect(hosts.connection())?;
+        let server = self.connect(hosts.connection(), None)?;
         list_in(&server, &self.location.path, depth, tell)
     }
 }
 
 impl Source for FtpPath {
     fn open(&self, opening: &dyn SourceOpening) -> Result<OpenSource, NoSource> {
-        let server = self.connect(opening.connection())?;
+        let server = self.connect(opening.connection(), opening.streams())?;
         opening.open_in(Arc::new(server), &self.location.path)
     }
 }
 
 impl Sink for FtpPath {
     fn open(&self, opening: &dyn SinkOpening, arrival: Arrival) -> Result<Destination, Stop> {
-        let server = self.connect(opening.connection())?;
+        let server = self.connect(opening.connection(), opening.streams())?;
         if !opening.changes() {
             return opening.open_in(&server, &self.location.path, arrival);
         }
@@ -154,8 +154,13 @@ impl FtpPath {
     }
 
     /// Connects to the server and logs in.
-    fn connect(&self, connection: &ConnectionSettings) -> Result<Server, Stop> {
+    fn connect(
+        &self,
+        connection: &ConnectionSettings,
+        streams: Option<u32>,
+    ) -> Result<Server, Stop> {
         let sessions = Sessions::new(self.with_login()?, options(connection)?);
+        let sessions = sessions.with_connections(streams);
         let first = sessions.open_first().map_err(|error| self.stop(&error))?;
         sessions.add(first);
         Ok(Server(Arc::new(sessions)))
@@ -283,7 +288,7 @@ mod tests {
             location: server.location(),
         };
         let mut connection = ConnectionSettings::default();
-        let Err(stop) = path.connect(&connection) else {
+        let Err(stop) = path.connect(&connection, None) else {
             panic!("a login in clear text");
         };
         assert_eq!(stop.exit, Exit::Usage);
@@ -291,7 +296,7 @@ mod tests {
         let has_user = || server.commands().iter().any(|one| one.starts_with("USER"));
         assert!(!has_user());
         connection.data_security = DataSecurity::Clear;
-        assert!(path.connect(&connection).is_ok() && has_user());
+        assert!(path.connect(&connection, None).is_ok() && has_user());
     }
 
     #[test]

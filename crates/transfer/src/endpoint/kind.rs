@@ -175,6 +175,9 @@ pub trait SourceOpening {
     /// Returns standard input as a source, or `None` if the command does not read it.
     fn standard_input(&self) -> Option<OpenSource>;
 
+    /// Returns the number of streams if the command fixes it.
+    fn streams(&self) -> Option<u32>;
+
     /// Returns the settings for connections to other hosts.
     fn connection(&self) -> &ConnectionSettings;
 }
@@ -194,6 +197,9 @@ pub trait SinkOpening {
     ///
     /// Fails if the path cannot be opened.
     fn open_path(&self, path: &[u8], arrival: Arrival) -> Result<Destination, Stop>;
+
+    /// Returns the number of streams if the command fixes it.
+    fn streams(&self) -> Option<u32>;
 
     /// True if the command changes the destination. False for a comparison and a dry run.
     fn changes(&self) -> bool;

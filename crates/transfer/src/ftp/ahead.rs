@@ -115,7 +115,7 @@ impl Ahead {
         let mut result = Ok(());
         let ended = session.retrieve(&[file], &mut |_, ended| result = ended);
         match ended.and(result) {
-            Ok(()) => session.close(),
+            Ok(()) => sessions.keep_for_file(session),
             Err(error) => sessions.learn_from(&error),
         }
     }

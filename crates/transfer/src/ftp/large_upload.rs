@@ -70,6 +70,14 @@ impl Runs {
     }
 }
 
+impl Drop for LargeUpload {
+    fn drop(&mut self) {
+        if let Some(session) = lock(&self.state).session.take() {
+            self.uploads.sessions().keep_for_file(session);
+        }
+    }
+}
+
 impl LargeUpload {
     /// Describes a file of which the server has the first bytes, up to the size in `facts`.
     pub fn new(uploads: Arc<Uploads>, facts: Facts) -> Arc<LargeUpload> {

@@ -3,12 +3,14 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use longhaul_engine::recv::landing::file_time_now;
 use longhaul_gridftp::Error;
 use longhaul_gridftp::location::Location;
 use longhaul_gridftp::protocol::features::{ChecksumKind, Features};
 use longhaul_gridftp::session::{Options, Session, TransferMode};
+use longhaul_model::control::start::initial_streams;
 use longhaul_proto::manifest::Timestamp;
 use longhaul_system::queue::lock;
 
@@ -21,8 +23,12 @@ pub const SESSIONS: usize = 4;
 /// Data connections of a shared session, which fetches small files and parts.
 const SHARED_CONNECTIONS: u8 = 2;
 
-/// Data connections of a session for one large file: a lost packet slows only one of them.
-const LARGE_CONNECTIONS: u8 = 8;
+/// Maximum number of data connections of a session.
+const MOST_CONNECTIONS: u32 = 64;
+
+/// Time for which a session without a file is kept for the next large file. Servers end idle
+/// sessions after a minute or more.
+const KEPT: Duration = Duration::from_secs(20);
 
 /// Attempts at an operation whose connection is lost.
 const ATTEMPTS: usize = 3;
@@ -43,6 +49,12 @@ pub struct Sessions {
     options: Options,
     /// Time of entries whose server tells none. It makes them newer than all copies.
     started: Timestamp,
+    /// Requested number of data connections of a large file.
+    requested: Option<u32>,
+    /// Number of data connections of a large file.
+    connections: OnceLock<u8>,
+    /// Sessions that have transferred a large file, with the time since which they are idle.
+    kept: Mutex<Vec<(Instant, Session)>>,
     /// Abilities of the server.
     features: OnceLock<Features>,
     /// True if the server could not connect to this host.
@@ -70,6 +82,9 @@ impl Sessions {
             location,
             options,
             started: file_time_now(),
+            requested: None,
+            connections: OnceLock::new(),
+            kept: Mutex::default(),
             features: OnceLock::new(),
             streams_only: AtomicBool::new(false),
             is_limited: AtomicBool::new(false),
@@ -81,6 +96,13 @@ impl Sessions {
             }),
             freed: Condvar::new(),
         }
+    }
+
+    /// Sets the number of data connections of a large file. Otherwise it depends on the round-trip
+    /// time, as for streams between two longhaul processes.
+    #[must_use]
+    pub fn with_connections(self, requested: Option<u32>) -> Sessions {
+        Sessions { requested, ..self }
     }
 
     /// Returns the time of entries whose server tells none.
@@ -111,7 +133,40 @@ impl Sessions {
     ///
     /// As [`Session::open`].
     pub fn open_for_file(&self) -> Result<Session, Error> {
-        self.open(LARGE_CONNECTIONS)
+        if let Some(session) = self.take_kept() {
+            return Ok(session);
+        }
+        let connections = self.connections.get().copied();
+        self.open(connections.unwrap_or(SHARED_CONNECTIONS))
+    }
+
+    /// Keeps a session of [`Sessions::open_for_file`] for the next large file, with its data
+    /// connections.
+    pub fn keep_for_file(&self, session: Session) {
+        let mut kept = lock(&self.kept);
+        if kept.len() < SESSIONS {
+            kept.push((Instant::now(), session));
+        }
+    }
+
+    fn take_kept(&self) -> Option<Session> {
+        let streams_only = self.streams_only.load(Ordering::Relaxed);
+        let mut kept = lock(&self.kept);
+        kept.retain(|(since, session)| {
+            since.elapsed() < KEPT && !(streams_only && session.is_extended())
+        });
+        kept.pop().map(|(_, session)| session)
+    }
+
+    /// Chooses the number of data connections of a large file by the round-trip time.
+    fn choose_connections(&self, session: &mut Session) -> Result<(), Error> {
+        let began = Instant::now();
+        session.commands(&[("NOOP", Vec::new())])?;
+        let by_path = initial_streams(began.elapsed(), None, None);
+        let count = self.requested.unwrap_or(by_path).clamp(1, MOST_CONNECTIONS);
+        self.connections
+            .get_or_init(|| u8::try_from(count).unwrap_or(u8::MAX));
+        Ok(())
     }
 
     /// Opens the first shared session, which reports errors of the login.
@@ -120,7 +175,9 @@ impl Sessions {
     ///
     /// As [`Session::open`].
     pub fn open_first(&self) -> Result<Session, Error> {
-        self.open(SHARED_CONNECTIONS)
+        let mut session = self.open(SHARED_CONNECTIONS)?;
+        self.choose_connections(&mut session)?;
+        Ok(session)
     }
 
     fn open(&self, connections: u8) -> Result<Session, Error> {
@@ -356,6 +413,23 @@ mod tests {
         let status = |session: &mut Session| session.is_directory(b"/").map(|_| ());
         assert!(sessions.with(status).is_ok());
         assert_eq!(lock(&sessions.state).open, 1);
+    }
+
+    #[test]
+    fn a_session_of_a_large_file_is_used_for_the_next_one() {
+        let server = TestServer::start("", |_, _| Answer::Usual);
+        let sessions = sessions(&server).with_connections(Some(100));
+        sessions.add(sessions.open_first().unwrap());
+        assert_eq!(sessions.connections.get(), Some(&64));
+        let first = sessions.open_for_file().unwrap();
+        sessions.keep_for_file(first);
+        let before = server.commands().len();
+        let second = sessions.open_for_file().unwrap();
+        assert_eq!(server.commands().len(), before);
+        sessions.keep_for_file(second);
+        lock(&sessions.kept)[0].0 -= KEPT;
+        sessions.open_for_file().unwrap();
+        assert!(server.commands().len() > before);
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! Uploads in extended block mode: this end connects to the server.
 
 use std::io::Write;
-use std::net::TcpStream;
+use std::net::{IpAddr, TcpStream};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
 use super::pieces::{BLOCK_BYTES, Next, Pieces};
 use super::{Put, read_block};
 use crate::control::wait;
-use crate::data::may_repeat;
+use crate::data::{self, may_repeat};
 use crate::error::Error;
 use crate::protocol::block::{END_OF_DATA, END_OF_FILE, HEADER_BYTES, Header};
 use crate::protocol::ranges::Ranges;
@@ -126,19 +127,21 @@ impl Session {
             return Ok(outgoing);
         }
         let port = self.passive_port()?;
-        let mut connections = Vec::new();
-        for _ in 0..self.connections() {
-            let stream = self.connect_data(port)?;
-            let set = stream.set_nonblocking(true);
-            set.map_err(|error| Error::io("open a data connection", error))?;
-            connections.push(Connection {
-                stream,
-                frame: Vec::with_capacity(HEADER_BYTES + BLOCK_BYTES),
-                sent: 0,
-                has_ended: false,
-            });
-        }
-        Ok(Outgoing { connections })
+        let (server, buffer_bytes) = (self.server(), self.buffer_bytes());
+        let silence = self.control.silence();
+        let connect = || Connection::open(server, port, buffer_bytes, silence);
+        // The connections share a round trip.
+        let connections = std::thread::scope(|scope| {
+            let count = self.connections();
+            let opening: Vec<_> = (0..count).map(|_| scope.spawn(connect)).collect();
+            let opened = opening.into_iter().map(std::thread::ScopedJoinHandle::join);
+            opened
+                .map(|opened| opened.unwrap_or(Err(Error::Closed)))
+                .collect::<Result<Vec<Connection>, Error>>()
+        });
+        Ok(Outgoing {
+            connections: connections?,
+        })
     }
 
     /// Sends one file.
@@ -339,6 +342,24 @@ impl Outgoing {
 }
 
 impl Connection {
+    /// Connects to a port of the server.
+    fn open(
+        server: IpAddr,
+        port: u16,
+        buffer_bytes: Option<usize>,
+        silence: Duration,
+    ) -> Result<Connection, Error> {
+        let stream = data::open(server, port, buffer_bytes, silence)?;
+        let set = stream.set_nonblocking(true);
+        set.map_err(|error| Error::io("open a data connection", error))?;
+        Ok(Connection {
+            stream,
+            frame: Vec::with_capacity(HEADER_BYTES + BLOCK_BYTES),
+            sent: 0,
+            has_ended: false,
+        })
+    }
+
     /// Puts the next block of the file into the frame, or the end. `tells_count` is true for
     /// the connection that sends the number of connections.
     fn fill(
