@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use longhaul_gridftp::Error;
@@ -29,6 +29,8 @@ pub struct LargeUpload {
     runs: Mutex<Runs>,
     /// Held during a sync.
     syncing: Mutex<()>,
+    /// Signals that the transfer of a sync has ended.
+    ended: Condvar,
 }
 
 struct State {
@@ -37,7 +39,12 @@ struct State {
     end: u64,
     /// True if the server has data of the file.
     exists: bool,
+    /// True if the server has or gets the first byte.
+    has_start: bool,
     transfer: Option<Transfer>,
+    /// True while a sync ends a transfer. The next one must begin after it: the first transfer
+    /// empties the file.
+    is_ending: bool,
     /// Session of the last transfer.
     session: Option<Session>,
     /// Description of the error that lost data.
@@ -86,13 +93,16 @@ impl LargeUpload {
             state: Mutex::new(State {
                 end: facts.size,
                 exists: facts.size > 0,
+                has_start: facts.size > 0,
                 facts,
                 transfer: None,
+                is_ending: false,
                 session: None,
                 failed: None,
             }),
             runs: Mutex::default(),
             syncing: Mutex::default(),
+            ended: Condvar::new(),
         })
     }
 
@@ -123,6 +133,10 @@ impl LargeUpload {
     /// Returns the pieces of the transfer that is running, or starts one.
     fn pieces(&self) -> io::Result<Arc<Pieces>> {
         let mut state = lock(&self.state);
+        while state.is_ending {
+            let waited = self.ended.wait(state);
+            state = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         if let Some(text) = &state.failed {
             return Err(io::Error::other(text.clone()));
         }
@@ -159,6 +173,7 @@ impl LargeUpload {
         let end = offset + data.len() as u64;
         let mut state = lock(&self.state);
         state.end = state.end.max(end);
+        state.has_start |= offset == 0;
         state.facts.size = state.facts.size.max(end);
         drop(state);
         if let Some(kind) = self.uploads.sessions().checksum() {
@@ -171,9 +186,16 @@ impl LargeUpload {
     fn sync(&self) -> io::Result<()> {
         let _turn = lock(&self.syncing);
         let mut state = lock(&self.state);
+        let stores_in_order = self.uploads.sessions().stores_in_order();
+        if stores_in_order && !state.has_start && state.failed.is_none() {
+            // The transfer waits for the first byte, and keeps all data. If this process ends
+            // before, the file at the server is empty, and its size shows that they are missing.
+            return Ok(());
+        }
         let transfer = state.transfer.take();
         if let Some(transfer) = &transfer {
             transfer.pieces.end();
+            state.is_ending = true;
         }
         let runs = std::mem::take(&mut *lock(&self.runs));
         drop(state);
@@ -182,11 +204,14 @@ impl LargeUpload {
             let ended = transfer.thread.join();
             let (session, stored) = ended.unwrap_or((None, Err(Error::Closed)));
             let mut state = lock(&self.state);
-            if state.session.is_none() {
-                state.session = session;
+            state.session = session;
+            state.is_ending = false;
+            result = stored.map_err(as_io);
+            if let Err(error) = &result {
+                state.failed.get_or_insert_with(|| error.to_string());
             }
             drop(state);
-            result = stored.map_err(as_io);
+            self.ended.notify_all();
         }
         let result = result.and_then(|()| self.verify(runs));
         let mut state = lock(&self.state);
@@ -218,6 +243,11 @@ impl LargeUpload {
 
     /// Completes the file: its size, time and mode.
     fn complete(&self) -> io::Result<()> {
+        let has_start = lock(&self.state).has_start;
+        if !has_start {
+            // The file begins with a hole.
+            self.write(&[0], 0)?;
+        }
         self.sync()?;
         let (facts, end) = {
             let state = lock(&self.state);
@@ -283,12 +313,17 @@ pub struct LargeHandle {
 }
 
 impl Drop for LargeHandle {
-    /// Ends a transfer that is running, because no write follows.
+    /// Ends a transfer that is running, because no write follows. Data that wait are not durable,
+    /// and are dropped.
     fn drop(&mut self) {
-        if Arc::strong_count(&self.file) <= 2
-            && let Some(transfer) = lock(&self.file.state).transfer.take()
-        {
+        if Arc::strong_count(&self.file) > 2 {
+            return;
+        }
+        let mut state = lock(&self.file.state);
+        if let Some(transfer) = state.transfer.take() {
+            transfer.pieces.close();
             transfer.pieces.end();
+            state.failed = Some("the file was closed before it was whole".to_owned());
         }
     }
 }

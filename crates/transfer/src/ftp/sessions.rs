@@ -57,6 +57,8 @@ pub struct Sessions {
     kept: Mutex<Vec<(Instant, Session)>>,
     /// Abilities of the server.
     features: OnceLock<Features>,
+    /// True if the first session was in extended block mode.
+    is_extended: OnceLock<bool>,
     /// True if the server could not connect to this host.
     streams_only: AtomicBool,
     /// True if the server rejected a session beside the shared ones.
@@ -86,6 +88,7 @@ impl Sessions {
             connections: OnceLock::new(),
             kept: Mutex::default(),
             features: OnceLock::new(),
+            is_extended: OnceLock::new(),
             streams_only: AtomicBool::new(false),
             is_limited: AtomicBool::new(false),
             failures: AtomicU32::new(0),
@@ -115,6 +118,12 @@ impl Sessions {
         self.features
             .get()
             .is_some_and(|features| features.set_time)
+    }
+
+    /// True if files must be stored from their front, in stream mode.
+    pub fn stores_in_order(&self) -> bool {
+        let is_extended = self.is_extended.get() == Some(&true);
+        !is_extended || self.streams_only.load(Ordering::Relaxed)
     }
 
     /// Returns the best checksum of files that the server computes.
@@ -195,6 +204,7 @@ impl Sessions {
             Ok(session) => {
                 self.failures.store(0, Ordering::Relaxed);
                 self.features.get_or_init(|| session.features().clone());
+                self.is_extended.get_or_init(|| session.is_extended());
             }
             // A rejected login may be a limit of the number of sessions.
             Err(Error::Refused { .. }) => self.is_limited.store(true, Ordering::Relaxed),

@@ -78,14 +78,16 @@ impl Pieces {
         })
     }
 
-    /// Adds a piece. Waits while many bytes wait to be sent. Returns false if pieces are not sent
-    /// any more.
+    /// Adds a piece. Waits while many bytes wait to be sent. Returns false if the file has ended, or
+    /// if pieces are not sent any more.
     pub fn push(&self, offset: u64, bytes: Vec<u8>) -> bool {
         let mut state = self.lock();
-        while state.bytes >= WAITING_BYTES && !state.awaits_start && !state.is_closed {
+        let is_full = |state: &State| state.bytes >= WAITING_BYTES && !state.awaits_start;
+        while is_full(&state) && !state.is_ended && !state.is_closed {
             state = self.wait(state);
         }
-        if state.is_closed {
+        // A transfer that has seen the end takes no further piece.
+        if state.is_ended || state.is_closed {
             return false;
         }
         state.bytes += bytes.len();
@@ -288,7 +290,10 @@ mod tests {
         assert_eq!(out.len(), BLOCK_BYTES);
         assert_eq!(pieces.take(&mut out), Next::Data(7 + BLOCK_BYTES as u64));
         assert_eq!(out.len(), BLOCK_BYTES + 3);
+        assert!(pieces.push(0, vec![1]));
         pieces.end();
+        assert!(!pieces.push(1, vec![1]));
+        assert_eq!(pieces.take(&mut out), Next::Data(0));
         assert_eq!(pieces.take(&mut out), Next::End);
         pieces.close();
         assert!(!pieces.push(0, vec![1]));
