@@ -78,8 +78,8 @@ impl Pieces {
         })
     }
 
-    /// Adds a piece. Waits while many bytes wait to be sent. Returns false if the file has ended, or
-    /// if pieces are not sent any more.
+    /// Adds a piece. Waits while many bytes wait to be sent. Returns false if the file has ended,
+    /// or if pieces are not sent any more.
     pub fn push(&self, offset: u64, bytes: Vec<u8>) -> bool {
         let mut state = self.lock();
         let is_full = |state: &State| state.bytes >= WAITING_BYTES && !state.awaits_start;
