@@ -143,7 +143,7 @@ fn lose(
     let reason = reason.map_or(String::new(), |reason| format!(" ({reason})"));
     phases.note(&format!("{name}: the worker ended{reason}"));
     workers.set_lost(number);
-    phases.leave(workers, number, now);
+    phases.leave(workers, number, now)?;
     workers.check_sites()
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, BufRead, Read};
 use std::net::IpAddr;
 
 use longhaul_net::identity::Fingerprint;
+use longhaul_proto::assembly::Assembly;
 use longhaul_proto::byte_string::ByteString;
 use longhaul_transfer::ports::Ports;
 use longhaul_transfer::spec::TransferSpec;
@@ -146,6 +147,9 @@ pub enum Kind {
         files: Vec<ByteString>,
         /// If true, files that are newer at the destination stay.
         update: bool,
+        /// Role of the session if the only file is copied in parts.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        assembly: Option<Assembly>,
     },
     /// Runs the whole transfer, with the user's options.
     Finish {
@@ -277,6 +281,7 @@ mod tests {
                 task: "a".into(),
                 files: vec![b"x\ny"[..].into(), b"\xff"[..].into()],
                 update: false,
+                assembly: Some(Assembly::Whole),
             },
             to: peer(),
         });

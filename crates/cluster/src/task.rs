@@ -1,5 +1,6 @@
 //! Tasks: the files that one session copies.
 
+use longhaul_proto::assembly::Assembly;
 use longhaul_proto::byte_string::ByteString;
 use longhaul_proto::manifest::TreePath;
 use longhaul_transfer::manifest::hexadecimal;
@@ -16,6 +17,12 @@ pub const MOST_PATH_BYTES: usize = 64 << 10;
 
 /// Size at which a task is large enough. A larger file is a task of its own.
 pub const ENOUGH_BYTES: u64 = 64 << 20;
+
+/// Length of the parts of a large file in bytes, each a task of its own: a power of two.
+pub const PART_BYTES: u64 = ENOUGH_BYTES;
+
+/// Size in bytes at which a file is copied in parts.
+pub const LARGE_BYTES: u64 = 2 * PART_BYTES;
 
 /// Name of a task. The same files between the same two sites always have the same name, so that a
 /// later attempt takes over from an earlier one.
@@ -49,6 +56,39 @@ pub struct Task {
     pub replaces: bool,
     /// True if an earlier session may have committed some of the files.
     pub again: bool,
+    /// Role of the session if the only file is copied in parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub assembly: Option<Assembly>,
+}
+
+/// Tasks of a large file.
+#[derive(Debug)]
+pub struct Parts {
+    /// Gives the file its name. It must follow all parts.
+    pub whole: Task,
+    size: u64,
+    offset: u64,
+}
+
+impl Parts {
+    /// Returns the number of parts.
+    pub fn count(&self) -> u64 {
+        self.size.div_ceil(PART_BYTES)
+    }
+
+    /// Returns the next part.
+    pub fn next(&mut self, packer: &Packer) -> Option<Task> {
+        let offset = self.offset;
+        let bytes = self.size.checked_sub(offset).filter(|left| *left > 0)?;
+        let bytes = bytes.min(PART_BYTES);
+        self.offset = offset.saturating_add(PART_BYTES);
+        let part = Assembly::Part {
+            offset,
+            length: PART_BYTES,
+        };
+        let files = self.whole.files.clone();
+        Some(packer.task(files, (bytes, self.whole.replaces), Some(part)))
+    }
 }
 
 /// True if a list of paths is within the bounds of a task, and each is a path beneath the root.
@@ -86,11 +126,21 @@ impl Packer {
         }
     }
 
-    /// Adds a file. Returns the tasks that are full.
+    /// Returns the tasks of a file that is copied in parts; `None` if it is not large.
+    pub fn parts(&self, found: &Found) -> Option<Parts> {
+        let files = vec![found.path.clone()];
+        (found.size >= LARGE_BYTES).then(|| Parts {
+            whole: self.task(files, (found.size, found.replaces), Some(Assembly::Whole)),
+            size: found.size,
+            offset: 0,
+        })
+    }
+
+    /// Adds a file that is not copied in parts. Returns the tasks that are full.
     pub fn add(&mut self, found: Found) -> Vec<Task> {
         let mut tasks = Vec::new();
         if found.size >= ENOUGH_BYTES {
-            tasks.push(self.task(vec![found.path], (found.size, found.replaces)));
+            tasks.push(self.task(vec![found.path], (found.size, found.replaces), None));
             return tasks;
         }
         if self.path_bytes + found.path.len() > MOST_PATH_BYTES {
@@ -112,10 +162,15 @@ impl Packer {
         let bytes = std::mem::take(&mut self.bytes);
         let replaces = std::mem::take(&mut self.replaces);
         self.path_bytes = 0;
-        (!files.is_empty()).then(|| self.task(files, (bytes, replaces)))
+        (!files.is_empty()).then(|| self.task(files, (bytes, replaces), None))
     }
 
-    fn task(&self, files: Vec<ByteString>, (bytes, replaces): (u64, bool)) -> Task {
+    fn task(
+        &self,
+        files: Vec<ByteString>,
+        (bytes, replaces): (u64, bool),
+        assembly: Option<Assembly>,
+    ) -> Task {
         let mut hasher = blake3::Hasher::new_derive_key(CONTEXT);
         for field in [self.transfer.as_bytes()]
             .into_iter()
@@ -124,12 +179,19 @@ impl Packer {
             hasher.update(&(field.len() as u64).to_le_bytes());
             hasher.update(field);
         }
+        let place = match assembly {
+            None => String::new(),
+            Some(Assembly::Part { offset, length }) => format!("part {offset} {length}"),
+            Some(Assembly::Whole) => "whole".to_owned(),
+        };
+        hasher.update(place.as_bytes());
         Task {
             name: TaskName(hexadecimal(&hasher.finalize().as_bytes()[..16])),
             files,
             bytes,
             replaces,
             again: self.again,
+            assembly,
         }
     }
 }
@@ -160,7 +222,7 @@ mod tests {
         assert!(tasks.iter().all(|task| are_valid(&task.files)));
         let mut files: Vec<_> = tasks.iter().flat_map(|task| task.files.clone()).collect();
         assert_eq!(files.len(), 5000);
-        files.sort_by(|a, b| a.cmp(b));
+        files.sort();
         files.dedup();
         assert_eq!(files.len(), 5000);
         let large = tasks.iter().filter(|task| task.bytes >= 80 << 20);
@@ -175,6 +237,29 @@ mod tests {
         assert_eq!(first[0].name.0.len(), 32);
         assert_ne!(first[0].name, name("a c", "x")[0].name);
         assert_ne!(first[0].name, name("a b", "y")[0].name);
+    }
+
+    #[test]
+    fn parts_cover_a_large_file_once() {
+        let packer = Packer::new("a b", false);
+        assert!(packer.parts(&found("x", LARGE_BYTES - 1)).is_none());
+        for size in [LARGE_BYTES, LARGE_BYTES + 1, 5 * PART_BYTES - 1] {
+            let mut parts = packer.parts(&found("x", size)).unwrap();
+            let (mut end, mut names) = (0, vec![parts.whole.name.clone()]);
+            let count = parts.count();
+            while let Some(part) = parts.next(&packer) {
+                let assembly = part.assembly.unwrap();
+                assert!(assembly.is_valid());
+                assert_eq!(assembly.range().unwrap().0, end);
+                end += part.bytes;
+                names.push(part.name);
+            }
+            assert_eq!(end, size);
+            assert_eq!(names.len() as u64, count + 1);
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len() as u64, count + 1);
+        }
     }
 
     #[test]

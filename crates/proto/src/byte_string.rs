@@ -7,7 +7,20 @@ use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
 /// A string of bytes that is usually, but not always, UTF-8.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Encode, Decode, Serialize, Deserialize)]
+#[derive(
+    Clone,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Encode,
+    Decode,
+    Serialize,
+    Deserialize,
+)]
 #[cbor(transparent)]
 #[serde(from = "Json", into = "Json")]
 pub struct ByteString(#[cbor(n(0), with = "minicbor::bytes")] Vec<u8>);

@@ -76,6 +76,15 @@ impl Sites {
         }
     }
 
+    /// Writes a file that is copied in four parts.
+    fn write_parts(&self) {
+        let mut data = vec![0; (200 << 20) + 5];
+        for (number, page) in data.chunks_mut(4096).enumerate() {
+            page.fill((number / 7) as u8);
+        }
+        fs::write(self.source().join("parts"), data).unwrap();
+    }
+
     fn command(&self, options: &[&str]) -> Command {
         let mut command = longhaul();
         let ends = [("a", self.source()), ("b", self.destination())];
@@ -156,6 +165,35 @@ fn hosts_of_two_sites_copy_a_tree() {
 
 // Promise 89.
 #[test]
+fn a_large_file_is_copied_in_parts() {
+    let sites = Sites::new([2, 2]);
+    sites.write_parts();
+    let copied = sites.copy(&["--json"]).expect(0);
+    let output = String::from_utf8(copied.output).unwrap();
+    let last = output.lines().last().unwrap();
+    // Four parts, and the task that gives the file its name.
+    assert!(last.contains("\"tasks\":5"), "{last}");
+    sites.assert_same();
+}
+
+#[test]
+fn parts_of_a_killed_worker_are_copied_by_the_others() {
+    let sites = Sites::new([2, 2]);
+    sites.write_parts();
+    let copy = Running::start(&mut sites.command(&["--bwlimit", "40MB/s"]));
+    longhaul_testing::await_that(|| {
+        let names = fs::read_dir(sites.destination());
+        let mut names = names.into_iter().flatten().flatten();
+        names.any(|entry| entry.file_name().to_string_lossy().ends_with(".part"))
+    });
+    kill_process(sites.worker("a0"), Signal::KILL).unwrap();
+    kill_process(sites.worker("b1"), Signal::KILL).unwrap();
+    copy.wait().expect(0);
+    sites.assert_same();
+}
+
+// Promise 89.
+#[test]
 fn options_of_a_copy_apply_between_clusters() {
     let sites = Sites::new([1, 2]);
     sites.fill(20);
@@ -232,6 +270,31 @@ fn a_stopped_worker_loses_its_tasks_to_the_others() {
         copy.wait().expect(0);
         sites.assert_same();
     }
+}
+
+// Promise 90.
+#[test]
+fn a_file_that_is_edited_after_its_commit_stays_as_edited() {
+    let sites = Sites::new([2, 2]);
+    sites.fill_large(8);
+    let options = ["--json", "--bwlimit", "200MB/s"];
+    let copy = Running::start(&mut sites.command(&options));
+    let is_commit = |event: &serde_json::Value| event["event"] == "committed";
+    let event = copy.event(is_commit).expect("a file is committed");
+    let edited = sites.destination().join(event["path"].as_str().unwrap());
+    fs::write(&edited, "edited").unwrap();
+    copy.wait().expect(0);
+    assert_eq!(fs::read(&edited).unwrap(), b"edited");
+    let source = sites.source().join(edited.file_name().unwrap());
+    fs::write(source, "edited").unwrap();
+    let names = |tree: Vec<(OsString, u32, i64, Vec<u8>)>| {
+        let entry = |(name, _, _, data)| (name, data);
+        tree.into_iter().map(entry).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        names(tree(&sites.source())),
+        names(tree(&sites.destination()))
+    );
 }
 
 // Promise 90.

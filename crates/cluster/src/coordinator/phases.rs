@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_proto::assembly::Assembly;
+use longhaul_proto::byte_string::ByteString;
 use longhaul_proto::options::Operation;
 use longhaul_transfer::stop::{Exit, Stop};
 use longhaul_units::ByteCount;
@@ -16,7 +18,7 @@ use crate::ledger::Ledger;
 use crate::moment::Moment;
 use crate::protocol::{Ended, Kind, MOST_FOUND, Order, SessionNumber, Start};
 use crate::queue::{Delivery, Here, MOST_ATTEMPTS, Queue, WorkerNumber};
-use crate::task::{Found, Packer, Task};
+use crate::task::{Found, Packer, Parts, Task, TaskName};
 
 /// Maximum number of tasks that wait in memory.
 const MOST_WAITING: usize = 64;
@@ -40,6 +42,14 @@ enum Job {
     Survey,
     Pack(Delivery),
     Finish,
+}
+
+/// A large file whose parts are not complete.
+struct AwaitedParts {
+    /// Number of open parts.
+    left: u64,
+    /// Task that follows the parts.
+    whole: Task,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +86,10 @@ pub struct Phases<'a> {
     queue: Here,
     spool: Spool,
     ledger: Ledger,
+    /// Large files that are copied in parts, by path.
+    assemblies: BTreeMap<ByteString, AwaitedParts>,
+    /// Paths of the files of open parts.
+    parts: BTreeMap<TaskName, ByteString>,
     totals: Totals,
     /// True if every task copied all of its files.
     clean: bool,
@@ -122,6 +136,8 @@ impl<'a> Phases<'a> {
             queue: Here::new(lease, MOST_WAITING),
             spool,
             ledger: Ledger::default(),
+            assemblies: BTreeMap::new(),
+            parts: BTreeMap::new(),
             totals: Totals::default(),
             clean: true,
             begun: now,
@@ -165,8 +181,40 @@ impl<'a> Phases<'a> {
             return Ok(());
         }
         for file in files {
+            if let Some(parts) = self.packer.parts(&file) {
+                self.publish_parts(file.path, parts)?;
+                continue;
+            }
             for task in self.packer.add(file) {
                 self.publish(task)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn publish_parts(&mut self, path: ByteString, mut parts: Parts) -> Result<(), Stop> {
+        while let Some(part) = parts.next(&self.packer) {
+            self.parts.insert(part.name.clone(), path.clone());
+            self.publish(part)?;
+        }
+        self.ledger.open(&parts.whole.name);
+        let (left, whole) = (parts.count(), parts.whole);
+        self.assemblies.insert(path, AwaitedParts { left, whole });
+        Ok(())
+    }
+
+    /// Publishes the last task of a file if this task was the last of its parts. The last task
+    /// also copies the data of parts that failed.
+    fn settle_part(&mut self, name: &TaskName) -> Result<(), Stop> {
+        let Some(path) = self.parts.remove(name) else {
+            return Ok(());
+        };
+        if let Some(awaited) = self.assemblies.get_mut(&path) {
+            awaited.left = awaited.left.saturating_sub(1);
+            if awaited.left == 0
+                && let Some(awaited) = self.assemblies.remove(&path)
+            {
+                return self.publish(awaited.whole);
             }
         }
         Ok(())
@@ -211,10 +259,10 @@ impl<'a> Phases<'a> {
         self.check_time(workers, now)?;
         for number in workers.silent(now) {
             self.note(&format!("{}: no sign of life", workers.name(number)));
-            self.leave(workers, number, now);
+            self.leave(workers, number, now)?;
         }
         for ended in self.queue.expire(now) {
-            self.take_back(workers, &ended, now);
+            self.take_back(workers, &ended, now)?;
         }
         self.refill()?;
         let is_drained = self.ledger.is_settled() && self.spool.is_empty();
@@ -327,6 +375,7 @@ impl<'a> Phases<'a> {
                 task: delivery.task.name.0.clone(),
                 files: delivery.task.files.clone(),
                 update: is_repeated(delivery),
+                assembly: delivery.task.assembly,
             },
             Job::Finish => Kind::Finish {
                 update: self.has_tasks(),
@@ -350,50 +399,79 @@ impl<'a> Phases<'a> {
     }
 
     /// Takes back the sessions of a worker that has ended or is silent.
-    pub fn leave(&mut self, workers: &mut Workers, number: WorkerNumber, now: Moment) {
+    ///
+    /// # Errors
+    ///
+    /// The file of waiting tasks cannot be written.
+    pub fn leave(
+        &mut self,
+        workers: &mut Workers,
+        number: WorkerNumber,
+        now: Moment,
+    ) -> Result<(), Stop> {
         let is_of = |session: &Session| [session.source, session.destination].contains(&number);
         let sessions = self.sessions.iter().filter(|(_, session)| is_of(session));
         let sessions: Vec<SessionNumber> = sessions.map(|(number, _)| *number).collect();
         for session in sessions {
-            self.abandon(workers, session, now);
+            self.abandon(workers, session, now)?;
         }
+        Ok(())
     }
 
     /// Ends a session whose result will not be waited for.
-    fn abandon(&mut self, workers: &mut Workers, session: SessionNumber, now: Moment) {
+    fn abandon(
+        &mut self,
+        workers: &mut Workers,
+        session: SessionNumber,
+        now: Moment,
+    ) -> Result<(), Stop> {
         let Some(running) = self.sessions.remove(&session) else {
-            return;
+            return Ok(());
         };
         // A worker that does not run cannot be told.
         let _ = workers.order(running.source, &Order::Cancel { session });
         workers.part([running.source, running.destination], false, now);
         match running.job {
-            Job::Survey | Job::Finish => self.failed += 1,
+            Job::Survey | Job::Finish => {
+                self.failed += 1;
+                Ok(())
+            }
             Job::Pack(delivery) => self.give_back(&delivery),
         }
     }
 
-    fn give_back(&mut self, delivery: &Delivery) {
+    fn give_back(&mut self, delivery: &Delivery) -> Result<(), Stop> {
         let name = &delivery.task.name;
         let ended = self.queue.give_back(name, delivery.attempt);
         if ended.is_some_and(|ended| ended.given_up) {
-            self.ledger.give_up(name);
-            self.clean = false;
+            return self.give_up(name);
         }
+        Ok(())
+    }
+
+    fn give_up(&mut self, name: &TaskName) -> Result<(), Stop> {
+        self.ledger.give_up(name);
+        self.clean = false;
+        self.settle_part(name)
     }
 
     /// Ends the session whose lease expired.
-    fn take_back(&mut self, workers: &mut Workers, ended: &crate::queue::Ended, now: Moment) {
+    fn take_back(
+        &mut self,
+        workers: &mut Workers,
+        ended: &crate::queue::Ended,
+        now: Moment,
+    ) -> Result<(), Stop> {
         if ended.given_up {
-            self.ledger.give_up(&ended.name);
-            self.clean = false;
+            self.give_up(&ended.name)?;
         }
         let found = self.sessions.iter().find(|(_, session)| {
             matches!(&session.job, Job::Pack(delivery)
                 if delivery.task.name == ended.name && delivery.attempt == ended.attempt)
         });
-        if let Some(session) = found.map(|(number, _)| *number) {
-            self.abandon(workers, session, now);
+        match found.map(|(number, _)| *number) {
+            Some(session) => self.abandon(workers, session, now),
+            None => Ok(()),
         }
     }
 
@@ -419,21 +497,22 @@ impl<'a> Phases<'a> {
         let failed = ended.text.is_some();
         workers.part([session.source, session.destination], failed, now);
         match session.job {
-            Job::Pack(delivery) => {
-                self.end_task(&delivery, &ended, now.since(session.since));
-                Ok(())
-            }
+            Job::Pack(delivery) => self.end_task(&delivery, &ended, now.since(session.since)),
             Job::Survey => self.end_survey(ended),
             Job::Finish => self.finish(workers, ended, now),
         }
     }
 
-    fn end_task(&mut self, delivery: &Delivery, ended: &Ended, took: Duration) {
+    fn end_task(&mut self, delivery: &Delivery, ended: &Ended, took: Duration) -> Result<(), Stop> {
         self.totals.files += ended.files;
-        self.totals.bytes += ended.bytes;
+        self.totals.bytes += match delivery.task.assembly {
+            None => ended.bytes,
+            Some(Assembly::Part { .. }) if ended.exit == Exit::Done.code() => delivery.task.bytes,
+            // The parts were counted.
+            Some(_) => 0,
+        };
         if ended.text.is_some() {
-            self.give_back(delivery);
-            return;
+            return self.give_back(delivery);
         }
         self.queue.acknowledge(&delivery.task.name);
         if self.ledger.complete(&delivery.task.name, delivery.attempt) {
@@ -444,6 +523,7 @@ impl<'a> Phases<'a> {
         // attempt had committed it.
         let is_unclear = ended.newer > 0 && delivery.task.replaces && is_repeated(delivery);
         self.clean &= ended.exit == Exit::Done.code() && !is_unclear;
+        self.settle_part(&delivery.task.name)
     }
 
     fn end_survey(&mut self, ended: Ended) -> Result<(), Stop> {

@@ -82,6 +82,7 @@ mod tests {
             bytes: number,
             replaces: true,
             again: false,
+            assembly: None,
         };
         let mut spool = Spool::new().unwrap();
         assert_eq!(spool.pop().unwrap(), None);

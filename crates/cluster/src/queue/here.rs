@@ -189,6 +189,7 @@ mod tests {
             bytes: 1,
             replaces: false,
             again: false,
+            assembly: None,
         }
     }
 

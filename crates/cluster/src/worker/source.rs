@@ -9,8 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use longhaul_net::tcp::HostPort;
+use longhaul_proto::assembly::Assembly;
 use longhaul_proto::options::Operation;
-use longhaul_transfer::client::observer::{Control, Observer};
+use longhaul_transfer::client::observer::{Control, Observer, Unobserved};
 use longhaul_transfer::client::run::{self, Place};
 use longhaul_transfer::endpoint::Endpoint;
 use longhaul_transfer::settings::ConnectionSettings;
@@ -147,9 +148,15 @@ fn observer_of(
     let tally = Arc::clone(tally);
     match start.kind {
         Kind::Survey { .. } => Arc::new(Surveying::new(start.session, reports)),
+        Kind::Pack { assembly, .. } if copies_part(assembly) => Arc::new(Unobserved),
         Kind::Pack { .. } => Arc::new(Packing::new(begin.output, tally, reports)),
         Kind::Finish { .. } => Arc::new(Finishing::new(begin.output, tally, reports)),
     }
+}
+
+/// True if a session copies a part of a file.
+fn copies_part(assembly: Option<Assembly>) -> bool {
+    matches!(assembly, Some(Assembly::Part { .. }))
 }
 
 /// Returns the specification of a session.
@@ -177,8 +184,13 @@ fn spec_of(
             task,
             files,
             update,
+            assembly,
         } => {
             let mut options = whole.options.of_part(*update);
+            options.assembly = *assembly;
+            if copies_part(*assembly) {
+                options.on_commit = None;
+            }
             options.filter.files = Some(files.clone());
             options.filter.files_recursive = false;
             let limits = whole.limits.share(begin.sessions);
@@ -276,6 +288,7 @@ mod tests {
             task: "t".into(),
             files: vec![b"a"[..].into()],
             update,
+            assembly: None,
         });
         for spec in [
             &pack,

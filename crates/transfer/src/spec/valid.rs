@@ -346,7 +346,10 @@ fn check_assembly(spec: &TransferSpec) -> Result<(), SpecError> {
     }
     let refused = |text| Err(SpecError::Assembly(text));
     let mut places = spec.sources.iter().chain([&spec.destination]);
-    if spec.sources.len() > 1 || spec.options.selection.recursive {
+    let filter = &spec.options.filter;
+    let names_one = filter.files.as_ref().is_some_and(|files| files.len() == 1);
+    let is_tree = spec.options.selection.recursive && (!names_one || filter.files_recursive);
+    if spec.sources.len() > 1 || is_tree {
         return refused("several sessions copy parts of one file: it is the only source");
     }
     if places.any(|place| !place.promises().files) || !spec.destination.promises().destination {
