@@ -1,6 +1,7 @@
 //! The coordinator of a transfer: it runs where the user runs the command, starts a worker on each
 //! host, and distributes tasks. No file data pass through it.
 //!
+//! - `assemblies`: large files that are copied in parts
 //! - `copy`: a copy as a value, and its output
 //! - `process`: processes of workers
 //! - `workers`: states of workers, and the choice of pairs
@@ -12,6 +13,7 @@
 //! options: it copies the rest, makes links, deletes, and sets the directories' metadata. Its
 //! result is the result of the transfer.
 
+mod assemblies;
 mod copy;
 mod phases;
 mod process;

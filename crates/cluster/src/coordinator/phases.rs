@@ -11,8 +11,9 @@ use longhaul_transfer::stop::{Exit, Stop};
 use longhaul_units::ByteCount;
 use serde_json::json;
 
+use super::assemblies::Assemblies;
 use super::copy::{ClusterCopy, Viewer};
-use super::spool::Spool;
+use super::spool::{Spool, spool_failed};
 use super::workers::Workers;
 use crate::ledger::Ledger;
 use crate::moment::Moment;
@@ -42,14 +43,6 @@ enum Job {
     Survey,
     Pack(Delivery),
     Finish,
-}
-
-/// A large file whose parts are not complete.
-struct AwaitedParts {
-    /// Number of open parts.
-    left: u64,
-    /// Task that follows the parts.
-    whole: Task,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +79,7 @@ pub struct Phases<'a> {
     queue: Here,
     spool: Spool,
     ledger: Ledger,
-    /// Large files that are copied in parts, by path.
-    assemblies: BTreeMap<ByteString, AwaitedParts>,
-    /// Paths of the files of open parts.
-    parts: BTreeMap<TaskName, ByteString>,
+    assemblies: Assemblies,
     totals: Totals,
     /// True if every task copied all of its files.
     clean: bool,
@@ -136,8 +126,7 @@ impl<'a> Phases<'a> {
             queue: Here::new(lease, MOST_WAITING),
             spool,
             ledger: Ledger::default(),
-            assemblies: BTreeMap::new(),
-            parts: BTreeMap::new(),
+            assemblies: Assemblies::default(),
             totals: Totals::default(),
             clean: true,
             begun: now,
@@ -194,30 +183,20 @@ impl<'a> Phases<'a> {
 
     fn publish_parts(&mut self, path: ByteString, mut parts: Parts) -> Result<(), Stop> {
         while let Some(part) = parts.next(&self.packer) {
-            self.parts.insert(part.name.clone(), path.clone());
+            self.assemblies.add_part(&part.name, &path);
             self.publish(part)?;
         }
         self.ledger.open(&parts.whole.name);
-        let (left, whole) = (parts.count(), parts.whole);
-        self.assemblies.insert(path, AwaitedParts { left, whole });
+        self.assemblies.add(path, parts.count(), parts.whole);
         Ok(())
     }
 
-    /// Publishes the last task of a file if this task was the last of its parts. The last task
-    /// also copies the data of parts that failed.
+    /// Publishes the last task of a file if this task was the last of its parts.
     fn settle_part(&mut self, name: &TaskName) -> Result<(), Stop> {
-        let Some(path) = self.parts.remove(name) else {
-            return Ok(());
-        };
-        if let Some(awaited) = self.assemblies.get_mut(&path) {
-            awaited.left = awaited.left.saturating_sub(1);
-            if awaited.left == 0
-                && let Some(awaited) = self.assemblies.remove(&path)
-            {
-                return self.publish(awaited.whole);
-            }
+        match self.assemblies.settle(name) {
+            Some(whole) => self.publish(whole),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn publish(&mut self, task: Task) -> Result<(), Stop> {
@@ -619,9 +598,4 @@ impl<'a> Phases<'a> {
 fn is_repeated(delivery: &Delivery) -> bool {
     let task: &Arc<Task> = &delivery.task;
     task.again || delivery.attempt > 1
-}
-
-fn spool_failed(error: std::io::Error) -> Stop {
-    let text = format!("cannot write the file of waiting tasks: {error}");
-    Stop::new(Exit::Local, text)
 }

@@ -3,6 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Seek, SeekFrom, Write};
 
+use longhaul_transfer::stop::{Exit, Stop};
+
 use crate::private::Private;
 use crate::protocol::{MAXIMUM_REPORT_BYTES, line, read};
 use crate::task::Task;
@@ -67,6 +69,12 @@ impl Spool {
         }
         Ok(task)
     }
+}
+
+/// Returns the reason to end a transfer whose spool failed.
+pub fn spool_failed(error: io::Error) -> Stop {
+    let text = format!("cannot write the file of waiting tasks: {error}");
+    Stop::new(Exit::Local, text)
 }
 
 #[cfg(test)]

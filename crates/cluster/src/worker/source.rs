@@ -188,9 +188,6 @@ fn spec_of(
         } => {
             let mut options = whole.options.of_part(*update);
             options.assembly = *assembly;
-            if copies_part(*assembly) {
-                options.on_commit = None;
-            }
             options.filter.files = Some(files.clone());
             options.filter.files_recursive = false;
             let limits = whole.limits.share(begin.sessions);
