@@ -88,11 +88,6 @@ pub struct Phases<'a> {
     exit: Option<Exit>,
 }
 
-/// True if another session may succeed.
-fn may_pass(exit: Exit) -> bool {
-    matches!(exit, Exit::Connection | Exit::Local | Exit::Interrupted)
-}
-
 impl<'a> Phases<'a> {
     /// Creates the state before the survey.
     ///
@@ -521,7 +516,8 @@ impl<'a> Phases<'a> {
     /// Counts a failure of a survey or of the last session.
     fn fail(&mut self, exit: Exit, text: String) -> Result<(), Stop> {
         self.failed += 1;
-        if may_pass(exit) && self.failed < MOST_ATTEMPTS {
+        let may_pass = matches!(exit, Exit::Connection | Exit::Local | Exit::Interrupted);
+        if may_pass && self.failed < MOST_ATTEMPTS {
             self.note(&format!("{text}; trying again"));
             Ok(())
         } else {
