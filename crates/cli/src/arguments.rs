@@ -27,6 +27,7 @@ mod plan;
 mod probe;
 #[cfg(test)]
 mod quantities;
+mod s3;
 mod short_help;
 mod spec;
 mod ssh;
@@ -371,6 +372,8 @@ pub struct ConnectionArguments {
     pub timeout: Option<Duration>,
     #[command(flatten)]
     pub ssh: SshArguments,
+    #[command(flatten)]
+    pub s3: s3::S3Arguments,
 }
 
 /// Encryption of blocks.
@@ -441,10 +444,10 @@ pub struct LayerArguments {
 #[derive(Clone, Debug, Args)]
 pub struct CopyArguments {
     /// Sources, then the destination. Each is a local path, [USER@]HOST:PATH (over SSH),
-    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (a daemon; port 4960 by default), or - for
-    /// standard input or output. Sources may also be https://HOST/PATH (an archive) or
-    /// ftp://HOST/PATH (gsiftp://, sshftp://). For measurements, zero:SIZE is a source and null: a
-    /// destination. A missing source is reported, and the others are copied.
+    /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (a daemon; port 4960 by default), ftp://HOST/PATH,
+    /// or - for standard input or output. Sources may also be https://HOST/PATH or s3://BUCKET/KEY.
+    /// For measurements, zero:SIZE is a source and null: a destination. A missing source is
+    /// reported, and the others are copied.
     #[arg(value_name = "SRC... DST", required = true)]
     pub paths: Vec<OsString>,
     /// Copy directories with all their contents. With --files-from, this option is needed
@@ -560,7 +563,7 @@ pub struct CopyArguments {
 #[derive(Clone, Debug, Args)]
 pub struct VerifyArguments {
     /// A file or directory: a local path, [USER@]HOST:PATH, longhaul://HOST/PATH,
-    /// ftp://HOST/PATH (gsiftp://, sshftp://) or, as A only, https://HOST/PATH.
+    /// ftp://HOST/PATH (gsiftp://, sshftp://) or, as A only, https:// or s3://.
     #[arg(value_name = "A")]
     pub left: OsString,
     /// The file or directory to compare it with. Its name may differ.

@@ -7,12 +7,14 @@
 //! - [`url`] parses URLs, [`time`] times of headers and listings
 //! - [`client`] sends requests over HTTP/1.1 and TLS
 //! - [`transfer`] receives the data of an object in order, across failed connections
+//! - [`s3`] is a store over the protocol of Amazon S3
 //! - [`archive`] is a store over plain HTTP, [`page`] finds the links of its directory pages
 
 pub mod archive;
 pub mod client;
 pub mod error;
 pub mod page;
+pub mod s3;
 pub mod store;
 pub mod time;
 pub mod transfer;

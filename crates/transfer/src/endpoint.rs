@@ -11,7 +11,7 @@
 //! - `registry`: the list of the kinds
 //! - `local`, `ssh`, `daemon`: a path here, at a host that SSH reaches, or at a daemon
 //! - `ftp`: a path at an FTP or GridFTP server
-//! - `http`: a path at an archive over HTTP
+//! - `http`: a path at an archive over HTTP; `s3`: a path in a bucket
 //! - `null`, `zero`, `standard`: no files
 //! - `remote_path`: the part that another host opens
 //! - `error`: errors in the text
@@ -27,6 +27,7 @@ mod promises;
 mod registry;
 mod remote_path;
 mod resolve;
+mod s3;
 mod ssh;
 pub mod standard;
 mod zero;

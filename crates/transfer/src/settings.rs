@@ -55,6 +55,9 @@ pub struct ConnectionSettings {
     pub timeout: Duration,
     /// Settings for hosts that are reached over SSH.
     pub ssh: SshSettings,
+    /// Settings for object stores.
+    #[serde(skip_serializing_if = "S3Settings::is_usual")]
+    pub s3: S3Settings,
 }
 
 impl ConnectionSettings {
@@ -76,6 +79,7 @@ impl ConnectionSettings {
             buffer,
             timeout,
             ssh: _,
+            s3: _,
         } = self;
         ConnectionSettings {
             data_security,
@@ -107,6 +111,7 @@ impl Default for ConnectionSettings {
             buffer: None,
             timeout: USUAL_TIMEOUT,
             ssh: SshSettings::default(),
+            s3: S3Settings::default(),
         }
     }
 }
@@ -120,6 +125,29 @@ pub enum DataSecurity {
     Tls,
     /// Sends file data and their names in clear; authentication, control and digests in TLS.
     Clear,
+}
+
+/// Settings for buckets. They contain no credentials, which come from the environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct S3Settings {
+    /// URL of the store; `None`: Amazon's, if the environment names no other one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<String>,
+    /// Region of the bucket; `None`: from the environment or the profile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<String>,
+    /// If true, requests are not signed.
+    pub anonymous: bool,
+    /// If true, the user agrees to pay for the requests.
+    pub requester_pays: bool,
+}
+
+impl S3Settings {
+    /// True if no setting differs from the default.
+    pub fn is_usual(&self) -> bool {
+        *self == S3Settings::default()
+    }
 }
 
 /// Settings for reaching the remote end of `[user@]host:path`.

@@ -10,7 +10,7 @@ use super::ConnectionArguments;
 #[derive(Clone, Debug, Args)]
 pub struct ListArguments {
     /// A directory or file: a local path, [USER@]HOST:PATH, longhaul://HOST/PATH,
-    /// ftp://HOST/PATH (gsiftp://, sshftp://) or https://HOST/PATH.
+    /// ftp://HOST/PATH (gsiftp://, sshftp://), https://HOST/PATH or s3://BUCKET/PREFIX.
     #[arg(value_name = "ENDPOINT")]
     pub endpoint: OsString,
     /// Also print mode, size, time (UTC) and the target of links.

@@ -225,6 +225,7 @@ impl ConnectionArguments {
             buffer: asked.buffer.map(|bytes| bytes.0),
             timeout: asked.timeout.unwrap_or(settings::USUAL_TIMEOUT),
             ssh: asked.ssh.settings(),
+            s3: asked.s3.settings(),
         }
     }
 }

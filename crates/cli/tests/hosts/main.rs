@@ -27,6 +27,7 @@ mod multipath;
 mod ports;
 mod revocation;
 mod routes;
+mod s3;
 mod serve;
 mod ssh;
 mod ssh_hosts;

@@ -1,6 +1,7 @@
 //! Errors in the text of an endpoint.
 
 use longhaul_gridftp::location::LocationError;
+use longhaul_stores::s3;
 use longhaul_stores::url::UrlError;
 
 use super::registry;
@@ -81,6 +82,9 @@ pub enum EndpointError {
     /// The URL of an archive is invalid. The message does not contain it.
     #[error("URL of an archive: {0}")]
     Http(UrlError),
+    /// The URL of a bucket is invalid.
+    #[error("URL of a bucket: {0}")]
+    S3(s3::location::LocationError),
     /// The URL contains a query.
     #[error(
         "a URL with a query (?) is not accepted: it may contain a secret, and other users can see \

@@ -2,14 +2,15 @@
 
 use super::error::EndpointError;
 use super::kind::Definition;
-use super::{Endpoint, daemon, ftp, http, local, null, ssh, standard, zero};
+use super::{Endpoint, daemon, ftp, http, local, null, s3, ssh, standard, zero};
 
 /// All kinds. A text belongs to the first kind that accepts it. Kinds with a fixed prefix precede
 /// SSH, which accepts each text with a colon before the first slash. Local paths are last.
-pub(super) const KINDS: [&Definition; 8] = [
+pub(super) const KINDS: [&Definition; 9] = [
     &daemon::KIND,
     &ftp::KIND,
     &http::KIND,
+    &s3::KIND,
     &standard::KIND,
     &null::KIND,
     &zero::KIND,

@@ -15,7 +15,7 @@ pub fn by_options(error: &SpecError) -> String {
         SpecError::SameName(text) => text,
         SpecError::NullSource => "null: is a destination; a source of zeros is zero:SIZE",
         SpecError::ZeroDestination => "zero: is a source; a destination without a disk is null:",
-        SpecError::OnlySource => "a server of HTTP can only be a source",
+        SpecError::OnlySource => "a server of HTTP or S3 can only be a source",
         SpecError::DigestsNeeded => {
             "--verify, --manifest, --checksum and --move need digests: leave out --integrity checksum"
         }

@@ -96,7 +96,7 @@ pub enum SpecError {
     #[error("connection: certificate and key go together")]
     Certificate,
     /// The destination is a server that only sends files.
-    #[error("destination: a server of HTTP can only be a source")]
+    #[error("destination: a server of HTTP or S3 can only be a source")]
     OnlySource,
     /// A filter is invalid or too long.
     #[error("filter: {0}")]

@@ -384,7 +384,7 @@ fn check_move(spec: &TransferSpec) -> Result<(), SpecError> {
         .iter()
         .any(|source| !source.promises().local_files)
     {
-        return refused("files at a server of FTP, GridFTP or HTTP cannot be removed");
+        return refused("files at a server of FTP, GridFTP, HTTP or S3 cannot be removed");
     }
     if spec.options.deletion.is_some() {
         return refused("what was moved away would be deleted at the destination");
