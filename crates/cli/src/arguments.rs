@@ -446,8 +446,7 @@ pub struct CopyArguments {
     /// Sources, then the destination. Each is a local path, [USER@]HOST:PATH (over SSH),
     /// longhaul://[PRINCIPAL@]HOST[:PORT]/PATH (a daemon; port 4960 by default), ftp://HOST/PATH,
     /// or - for standard input or output. Sources may also be https://HOST/PATH or s3://BUCKET/KEY.
-    /// For measurements, zero:SIZE is a source and null: a destination. A missing source is
-    /// reported, and the others are copied.
+    /// For measurements: zero:SIZE and null:. A missing source is reported, and others are copied.
     #[arg(value_name = "SRC... DST", required = true)]
     pub paths: Vec<OsString>,
     /// Copy directories with all their contents. With --files-from, this option is needed

@@ -346,7 +346,7 @@ mod tests {
             Endpoint::new(zero::Zero(ByteCount(1 << 20)))
         );
         assert!(matches!(parse(":x"), Err(EndpointError::Ssh(_))));
-        for url in ["webdav://x/y", "ssh://u@h/x", "s3://b"] {
+        for url in ["webdav://x/y", "ssh://u@h/x", "gs://b"] {
             let refused = parse(url).unwrap_err().to_string();
             let scheme = url.split_once('/').unwrap().0;
             assert!(
