@@ -225,7 +225,12 @@ impl ConnectionArguments {
             buffer: asked.buffer.map(|bytes| bytes.0),
             timeout: asked.timeout.unwrap_or(settings::USUAL_TIMEOUT),
             ssh: asked.ssh.settings(),
-            s3: asked.s3.settings(),
+            s3: settings::S3Settings {
+                endpoint: asked.s3.s3_endpoint,
+                region: asked.s3.s3_region,
+                anonymous: asked.s3.s3_anonymous,
+                requester_pays: asked.s3.s3_requester_pays,
+            },
         }
     }
 }
