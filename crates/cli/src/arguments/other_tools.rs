@@ -19,7 +19,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 pub use longhaul_transfer::other_tools::commands::refuse as refuse_command;
 pub use tips::without_wrong_tips;
 
-use longhaul_transfer::other_tools::options::{self, Options};
+use longhaul_transfer::other_tools::options::{self, NEGATIONS, Options, written};
 use longhaul_transfer::other_tools::taking::refuse_attached;
 
 /// Adds the options of other tools to `cp`. One of them is `-h`, rsync's human-readable numbers.
@@ -56,27 +56,6 @@ fn argument(name: &'static str, options: &Options) -> Arg {
         argument.num_args(0).default_missing_value("")
     }
 }
-
-/// Options of `cp` that rsync disables with --no-OPTION: identifier, and names of the negation.
-const NEGATIONS: &[&str] = &[
-    "acls no-acls no-A",
-    "bwlimit no-bwlimit",
-    "from0 no-from0",
-    "backup no-backup no-b",
-    "checksum no-checksum no-c",
-    "executability no-executability no-E",
-    "fake_super no-fake-super",
-    "hard_links no-hard-links no-H",
-    "ignore_times no-ignore-times no-I",
-    "numeric_ids no-numeric-ids",
-    "omit_dir_times no-omit-dir-times no-O",
-    "one_file_system no-one-file-system no-x",
-    "size_only no-size-only",
-    "sparse no-sparse no-S",
-    "update no-update no-u",
-    "verbose no-verbose no-v",
-    "xattrs no-xattrs no-X",
-];
 
 /// Returns an option that disables another one.
 fn negation(line: &'static str) -> Arg {
@@ -125,14 +104,6 @@ pub fn refuse_options(cp: &ArgMatches) -> Result<(), String> {
         }
     }
     scp_values::refuse(cp)
-}
-
-/// Returns an option in its written form.
-fn written(name: &str) -> String {
-    match name.len() {
-        1 => format!("-{name}"),
-        _ => format!("--{name}"),
-    }
 }
 
 /// Applies [`refuse_options`] to an invalid command line. A hint about an option is more

@@ -37,6 +37,35 @@ fn read(line: &'static str) -> Option<Options> {
     })
 }
 
+/// Options of `cp` that rsync disables with --no-OPTION: identifier, and names of the negation.
+pub const NEGATIONS: &[&str] = &[
+    "acls no-acls no-A",
+    "bwlimit no-bwlimit",
+    "from0 no-from0",
+    "backup no-backup no-b",
+    "checksum no-checksum no-c",
+    "executability no-executability no-E",
+    "fake_super no-fake-super",
+    "hard_links no-hard-links no-H",
+    "ignore_times no-ignore-times no-I",
+    "numeric_ids no-numeric-ids",
+    "omit_dir_times no-omit-dir-times no-O",
+    "one_file_system no-one-file-system no-x",
+    "size_only no-size-only",
+    "sparse no-sparse no-S",
+    "update no-update no-u",
+    "verbose no-verbose no-v",
+    "xattrs no-xattrs no-X",
+];
+
+/// Returns an option in its written form.
+pub fn written(name: &str) -> String {
+    match name.len() {
+        1 => format!("-{name}"),
+        _ => format!("--{name}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
