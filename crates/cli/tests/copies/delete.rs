@@ -495,7 +495,7 @@ fn mounting(script: &str, (from, to): (&Path, &Path)) -> Option<Finished> {
     shell.args(["-m", "sh", "-c", script]);
     shell.arg(longhaul().get_program()).args([from, to]);
     shell.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
-    shell.env("XDG_STATE_HOME", "/dev/null/state");
+    shell.env("XDG_STATE_HOME", "/nonexistent/state");
     Some(run(&mut shell))
 }
 

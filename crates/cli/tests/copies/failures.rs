@@ -309,9 +309,9 @@ fn usage_is_explained() {
     here(&["cp", "source/a", "none/below/x"])
         .expect(6)
         .says(&["there is no directory none/below", "write none/below/x/"]);
-    here(&["cp", "http://host/y", "to"])
+    here(&["cp", "gopher://host/y", "to"])
         .expect(1)
-        .says(&["http:// is nothing that longhaul knows"]);
+        .says(&["gopher:// is nothing that longhaul knows"]);
     here(&["cp", "source/a", "host:b", "host:c"])
         .expect(1)
         .says(&["with two commands"]);

@@ -578,7 +578,7 @@ fn unprivileged_daemon(place: &Path) -> (Daemon, PathBuf) {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
         command.arg(&binary).args(words);
         command.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
-        command.env("XDG_STATE_HOME", "/dev/null/state");
+        command.env("XDG_STATE_HOME", "/nonexistent/state");
         command
     });
     (daemon, served)

@@ -244,7 +244,7 @@ fn mounting(script: &str, place: &Path) -> Option<Finished> {
     shell.args(["-m", "sh", "-c", script]);
     shell.arg(longhaul().get_program()).arg(place);
     shell.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
-    shell.env("XDG_STATE_HOME", "/dev/null/state");
+    shell.env("XDG_STATE_HOME", "/nonexistent/state");
     Some(run(&mut shell))
 }
 

@@ -1171,7 +1171,10 @@ fn a_principal_leaves_sessions_to_others() {
     let mut hers: Vec<Running> = (0..3)
         .map(|number| runs(&format!("alice{number}"), &alice.0))
         .collect();
-    run(&mut fetch("refused", &alice.0)).says(&["as many of this principal", "try again later"]);
+    run(&mut fetch("refused", &alice.0)).says(&[
+        "as many sessions as one principal may now",
+        "try again later",
+    ]);
     let his = runs("bob", &bob.0);
     // The end of a session frees its place.
     let ended = hers.pop().unwrap();

@@ -412,7 +412,7 @@ fn a_directory_replaces_a_file_in_a_mount_that_is_not_of_the_source() {
     shell.args(["-m", "sh", "-c", script]);
     shell.arg(longhaul().get_program()).args([&from, &to]);
     shell.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
-    shell.env("XDG_STATE_HOME", "/dev/null/state");
+    shell.env("XDG_STATE_HOME", "/nonexistent/state");
     run(&mut shell)
         .expect(2)
         .says(&["sub/n: it is not replaced by another kind of file"]);

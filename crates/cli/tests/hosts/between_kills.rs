@@ -23,7 +23,9 @@ fn copy(lan: &Lan) -> Command {
 fn with_killed(host: &str, of: &str) -> (Lan, Finished) {
     let lan = Lan::new();
     tree::mixed_tree(&lan.left.home().join("data"), 200, 384 << 20);
-    let running = Running::start(&mut copy(&lan));
+    // On a busy host, a copy without a limit could end before the kill.
+    let mut slow = copy(&lan);
+    let running = Running::start(slow.args(["--bwlimit", "60MB/s"]));
     let under_way = running.event(|event| event["event"] == "durable");
     assert!(under_way.is_some());
     let pids = lan.processes(host, of);

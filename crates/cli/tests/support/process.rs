@@ -35,7 +35,7 @@ const WORKING_PART: u32 = 100;
 pub fn longhaul() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command.env("LONGHAUL_CONFIG_DIR", "/nonexistent/longhaul");
-    command.env("XDG_STATE_HOME", "/dev/null/state");
+    command.env("XDG_STATE_HOME", "/nonexistent/state");
     command
 }
 
