@@ -38,6 +38,11 @@ impl Assembly {
         }
     }
 
+    /// True if the session copies a part.
+    pub fn is_part(self) -> bool {
+        self.range().is_some()
+    }
+
     /// True if the values are within their limits.
     pub fn is_valid(self) -> bool {
         match self {

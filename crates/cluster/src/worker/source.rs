@@ -148,15 +148,12 @@ fn observer_of(
     let tally = Arc::clone(tally);
     match start.kind {
         Kind::Survey { .. } => Arc::new(Surveying::new(start.session, reports)),
-        Kind::Pack { assembly, .. } if copies_part(assembly) => Arc::new(Unobserved),
+        Kind::Pack { assembly, .. } if assembly.is_some_and(Assembly::is_part) => {
+            Arc::new(Unobserved)
+        }
         Kind::Pack { .. } => Arc::new(Packing::new(begin.output, tally, reports)),
         Kind::Finish { .. } => Arc::new(Finishing::new(begin.output, tally, reports)),
     }
-}
-
-/// True if a session copies a part of a file.
-fn copies_part(assembly: Option<Assembly>) -> bool {
-    matches!(assembly, Some(Assembly::Part { .. }))
 }
 
 /// Returns the specification of a session.

@@ -193,7 +193,7 @@ impl Receiving<'_> {
     /// True if this session copies one part of a file that other sessions assemble.
     pub(super) fn copies_part(&self) -> bool {
         let assembly = self.transfer.settings.assembly;
-        matches!(assembly, Some(Assembly::Part { .. }))
+        assembly.is_some_and(Assembly::is_part)
     }
 
     /// Returns the part of a file and claims it if it is not open yet.

@@ -294,12 +294,7 @@ impl Claiming<'_> {
                 holder: found.owner,
             });
         }
-        let status = part.status();
-        let size = status
-            .map_err(doing("reading the partial file's status"))?
-            .size;
-        let mut blocks = found.blocks;
-        blocks.retain(|block: &DurableBlock| block.end() <= size);
+        let blocks = blocks_within(&*part, found.blocks)?;
         let mut writer = self.writer(gate, found.valid_bytes)?;
         let mut epoch = found.epoch;
         if !found.shared {
@@ -352,12 +347,7 @@ impl Claiming<'_> {
         found: Replay,
         part: Arc<dyn StoredFile>,
     ) -> Result<Partial, ClaimError> {
-        let status = part.status();
-        let size = status
-            .map_err(doing("reading the partial file's status"))?
-            .size;
-        let mut blocks = found.blocks;
-        blocks.retain(|block: &DurableBlock| block.end() <= size);
+        let blocks = blocks_within(&*part, found.blocks)?;
         let writer = self.fence(gate, found.valid_bytes)?;
         if !blocks.is_empty() {
             writer.rewrite().map_err(doing("syncing the journal"))?;
@@ -457,6 +447,17 @@ impl Claiming<'_> {
             principal: self.claim.principal.into(),
         }
     }
+}
+
+/// Returns the recorded blocks that a part is long enough to have.
+fn blocks_within(
+    part: &dyn StoredFile,
+    mut blocks: Vec<DurableBlock>,
+) -> Result<Vec<DurableBlock>, StepError> {
+    let status = part.status();
+    let status = status.map_err(doing("reading the partial file's status"))?;
+    blocks.retain(|block| block.end() <= status.size);
+    Ok(blocks)
 }
 
 /// Copies blocks to the same offsets of another file.
