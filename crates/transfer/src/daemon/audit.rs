@@ -190,10 +190,11 @@ impl Audit {
     ///
     /// # Errors
     ///
-    /// The session may change files, and its record cannot be written.
+    /// The session may change files, and its record cannot be written; or the system has no random
+    /// bytes for its number, without which records of two sessions could be mistaken.
     pub fn begin(self: &Arc<Audit>, about: &About<'_>) -> io::Result<AuditSession> {
         let mut number = [0; 8];
-        let _ = fill_random(&mut number);
+        fill_random(&mut number).map_err(io::Error::other)?;
         let id = hexadecimal(&number);
         let mut fields = Fields::new();
         fields.insert("session".to_owned(), json!(id));
